@@ -1,7 +1,10 @@
 //! Datapath actions.
 
 use crate::Ct;
+use sluice_flow::TunnelKey;
 use sluice_flow::layout::Span;
+use sluice_tunnel::TunnelKind;
+use sluice_tunnel::header::TunnelHeader;
 
 /// A datapath port number. Unique in the switch, over all bridges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,7 +27,6 @@ pub enum Header {
     Mpls,
     PktMark,
     SkbPriority,
-    Tunnel,
 }
 
 /// One field's new value, and which of its bits change.
@@ -59,6 +61,17 @@ pub enum Action {
         header: Header,
         /// Its fields that change.
         fields: Box<[MaskedField]>,
+    },
+    /// Note the tunnel that the packet is to leave by, for an output to the port that serves it.
+    SetTunnel(Box<TunnelKey>),
+    /// Put a tunnel's header in front of it.
+    TunnelPush(std::sync::Arc<TunnelPush>),
+    /// Take off the header of a tunnel that came to this switch, and look up what was within.
+    TunnelPop {
+        /// The datapath port that serves the tunnel, by which the packet within comes.
+        backend: PortNo,
+        /// What the header is.
+        kind: TunnelKind,
     },
     /// Push an 802.1Q or 802.1ad tag.
     PushVlan {
@@ -135,6 +148,17 @@ pub enum Action {
     Drop,
 }
 
+/// A tunnel's header to be pushed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TunnelPush {
+    /// The datapath port that serves the tunnel.
+    pub backend: PortNo,
+    /// The header.
+    pub header: TunnelHeader,
+    /// The datapath port of the device from which the outer packet comes.
+    pub out_port: PortNo,
+}
+
 /// A list of actions.
 pub type Actions = std::sync::Arc<[Action]>;
 
@@ -150,7 +174,8 @@ impl Action {
 
     /// Whether it, or an action within it, looks the packet up again.
     pub fn recirculates(&self) -> bool {
-        matches!(self, Action::Recirc(_)) || self.nested().into_iter().flatten().any(Action::recirculates)
+        matches!(self, Action::Recirc(_) | Action::TunnelPop { .. })
+            || self.nested().into_iter().flatten().any(Action::recirculates)
     }
 
     /// Whether it takes the packet or a copy of it. The others change the packet.
@@ -161,8 +186,11 @@ impl Action {
             | Action::Clone(_)
             | Action::Sample { .. }
             | Action::CheckPktLen { .. }
+            | Action::TunnelPop { .. }
             | Action::Controller { .. } => true,
             Action::Set { .. }
+            | Action::SetTunnel(_)
+            | Action::TunnelPush(_)
             | Action::PushVlan { .. }
             | Action::PopVlan
             | Action::PushMpls { .. }

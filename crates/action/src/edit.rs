@@ -48,7 +48,7 @@ fn set(header: Header, fields: &[MaskedField], bytes: &mut [u8], limit: VlanLimi
 
 /// Whether the "header" is metadata, which the packet does not carry.
 const fn is_metadata(header: Header) -> bool {
-    matches!(header, Header::PktMark | Header::SkbPriority | Header::Tunnel)
+    matches!(header, Header::PktMark | Header::SkbPriority)
 }
 
 /// Whether it is an L4 header.
@@ -93,7 +93,7 @@ fn field_of(header: Header, span: Span) -> Option<Field> {
         Header::Sctp => &[(key::TP_SRC, Field::SctpSrc), (key::TP_DST, Field::SctpDst)],
         Header::Icmp | Header::Icmpv6 => &[(key::TP_SRC, Field::IcmpType), (key::TP_DST, Field::IcmpCode)],
         Header::Mpls => &[(key::MPLS0, Field::Mpls)],
-        Header::PktMark | Header::SkbPriority | Header::Tunnel => &[],
+        Header::PktMark | Header::SkbPriority => &[],
     };
     fields.iter().find(|(at, _)| at.offset == span.offset).map(|(_, field)| *field)
 }

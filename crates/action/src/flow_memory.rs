@@ -81,6 +81,11 @@ impl FlowCharge {
         FlowCharge { memory: memory.cloned(), bytes }
     }
 
+    /// Whether it charges no account.
+    pub fn is_unbound(&self) -> bool {
+        self.memory.is_none()
+    }
+
     /// What it charges.
     pub fn bytes(&self) -> u64 {
         self.bytes

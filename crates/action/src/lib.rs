@@ -14,12 +14,13 @@ mod meter;
 mod text;
 mod upcall;
 
-pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
+pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo, TunnelPush};
 pub use ct::Ct;
 pub use edit::edit;
 pub use flow_memory::{ALLOCATION_BYTES, FlowCharge, FlowMemory, actions_bytes};
 pub use megaflow::{
-    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Xcache, XcacheHandle, agree_under,
+    AffectedFlow, FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Xcache, XcacheHandle,
+    agree_under,
 };
 pub use meter::{MeterStats, MeterStore};
 pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_packet_key, show_stats, show_ufid};

@@ -149,6 +149,9 @@ pub struct FlowModification<'a> {
     pub is_current: &'a mut dyn FnMut() -> bool,
 }
 
+/// Whether a change affects the megaflow with this id, mask and xlate cache.
+pub type AffectedFlow<'a> = dyn FnMut(FlowId, &PacketKey, &XcacheHandle) -> bool + 'a;
+
 /// The shared megaflow records, as the revalidator sees them. Control threads only.
 pub trait MegaflowStore: Send + Sync {
     /// Calls `visit` for every megaflow, suspended ones too.
@@ -157,11 +160,15 @@ pub trait MegaflowStore: Send + Sync {
     /// is that follows a translation instead of a megaflow.
     fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>));
 
-    /// Suspends every live megaflow for whose mask and xlate cache `affected` returns true. Lookups then miss it until
-    /// it is resumed here or by a packet that asks the tables again and hears the same. Returns how many.
+    /// Suspends every live megaflow, or every one `among` these, for which `affected` returns true. Lookups then miss
+    /// it until it is resumed here or by a packet that asks the tables again and hears the same. Returns how many.
     ///
     /// A megaflow being installed is either visited, or its installation asks afterwards whether it is current.
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize;
+    fn suspend(&self, among: Option<&[FlowId]>, affected: &mut AffectedFlow<'_>) -> usize;
+
+    /// Calls `visit` for every live megaflow that was installed, modified or resumed since the last call. One whose
+    /// installation is under way is visited now, or its installation asks afterwards whether it is current.
+    fn take_fresh(&self, visit: &mut dyn FnMut(FlowId, &PacketKey, &XcacheHandle));
 
     /// Lets lookups find a suspended megaflow again if `is_current` says, with the store locked, that nothing has
     /// changed since it was looked at. Whether it did.

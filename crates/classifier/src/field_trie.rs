@@ -89,6 +89,17 @@ enum AnyTrie {
 }
 
 impl FieldTrie {
+    /// The size of a node of a trie of 32-bit values.
+    pub const SHORT_NODE_SIZE: usize = Trie::<u32>::NODE_SIZE;
+
+    /// The size of its nodes.
+    pub fn node_size(&self) -> usize {
+        match &self.prefixes {
+            AnyTrie::Short(_) => Trie::<u32>::NODE_SIZE,
+            AnyTrie::Long(_) => Trie::<u128>::NODE_SIZE,
+        }
+    }
+
     pub fn new(field: TrieField) -> Self {
         let prefixes =
             if field.span().size == 4 { AnyTrie::Short(Trie::that_grows()) } else { AnyTrie::Long(Trie::new()) };

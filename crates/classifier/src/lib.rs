@@ -40,6 +40,7 @@ mod chain;
 mod classifier;
 mod conjunction;
 mod field_trie;
+mod footprint;
 mod hash;
 #[cfg(test)]
 mod invariants;

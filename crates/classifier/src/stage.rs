@@ -58,6 +58,7 @@ const METADATA: &[Span] = &[
     layout::TUN_FLAGS,
     layout::TUN_TOS,
     layout::TUN_TTL,
+    layout::TUN_TP_DST,
     layout::TUN_GBP_ID,
     layout::TUN_GBP_FLAGS,
     layout::TUN_ERSPAN_IDX,

@@ -116,6 +116,9 @@ impl PartialLookup {
 }
 
 impl<K: TrieKey> Trie<K> {
+    /// The size of a node.
+    pub const NODE_SIZE: usize = size_of::<TrieNode<K>>();
+
     pub fn new() -> Self {
         Trie { nodes: Vec::new(), free: Vec::new(), root: NONE, buckets: None, may_divide: false }
     }

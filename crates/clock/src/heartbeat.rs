@@ -6,6 +6,10 @@
 use crate::real_ms;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A piece of work that names no bound of its own is to take no longer.
+pub const WORK_WITHIN: Duration = Duration::from_secs(2);
 
 /// The heartbeats of all threads that have one.
 static ALL: Mutex<Vec<Weak<Heartbeat>>> = Mutex::new(Vec::new());
@@ -13,7 +17,7 @@ static ALL: Mutex<Vec<Weak<Heartbeat>>> = Mutex::new(Vec::new());
 /// The sign of life of a thread.
 #[derive(Debug)]
 pub struct Heartbeat {
-    thread: &'static str,
+    thread: Arc<str>,
     work: Mutex<Option<Work>>,
 }
 
@@ -22,17 +26,33 @@ pub struct Heartbeat {
 struct Work {
     name: &'static str,
     since_ms: u64,
+    within_ms: u64,
+}
+
+impl Work {
+    fn new(name: &'static str, within: Duration) -> Work {
+        Work { name, since_ms: real_ms(), within_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX) }
+    }
 }
 
 /// A thread that does something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyThread {
     /// The thread.
-    pub thread: &'static str,
+    pub thread: Arc<str>,
     /// What it does.
     pub work: &'static str,
     /// Since when, in the real clock's milliseconds.
     pub since_ms: u64,
+    /// How long that may take, milliseconds.
+    pub within_ms: u64,
+}
+
+impl BusyThread {
+    /// When the work is to be done at the latest.
+    pub fn due_ms(&self) -> u64 {
+        self.since_ms.saturating_add(self.within_ms)
+    }
 }
 
 impl std::fmt::Display for BusyThread {
@@ -47,25 +67,31 @@ pub struct Busy<'a>(&'a Heartbeat);
 
 impl Heartbeat {
     /// The heartbeat of a thread of that name, which does nothing yet.
-    pub fn of(thread: &'static str) -> Arc<Heartbeat> {
-        let heartbeat = Arc::new(Heartbeat { thread, work: Mutex::new(None) });
+    pub fn of(thread: impl Into<Arc<str>>) -> Arc<Heartbeat> {
+        let heartbeat = Arc::new(Heartbeat { thread: thread.into(), work: Mutex::new(None) });
         let mut all = ALL.lock();
         all.retain(|other| other.strong_count() != 0);
         all.push(Arc::downgrade(&heartbeat));
         heartbeat
     }
 
-    /// The thread begins a piece of work; what it did before is done.
+    /// The thread begins a piece of work of [`WORK_WITHIN`]; what it did before is done.
     pub fn begin(&self, work: &'static str) -> Busy<'_> {
-        *self.work.lock() = Some(Work { name: work, since_ms: real_ms() });
-        Busy(self)
+        let busy = Busy(self);
+        busy.go_on(work);
+        busy
     }
 }
 
 impl Busy<'_> {
-    /// The thread goes on to the next piece of work.
+    /// The thread goes on to the next piece of work, of [`WORK_WITHIN`].
     pub fn go_on(&self, work: &'static str) {
-        *self.0.work.lock() = Some(Work { name: work, since_ms: real_ms() });
+        self.go_on_within(work, WORK_WITHIN);
+    }
+
+    /// The thread goes on to a piece of work that may take that long.
+    pub fn go_on_within(&self, work: &'static str, within: Duration) {
+        *self.0.work.lock() = Some(Work::new(work, within));
     }
 }
 
@@ -80,7 +106,8 @@ pub fn busy_threads() -> Vec<BusyThread> {
     let all: Vec<_> = ALL.lock().iter().filter_map(Weak::upgrade).collect();
     let busy = all.iter().filter_map(|one| {
         let work = (*one.work.lock())?;
-        Some(BusyThread { thread: one.thread, work: work.name, since_ms: work.since_ms })
+        let Work { name, since_ms, within_ms } = work;
+        Some(BusyThread { thread: Arc::clone(&one.thread), work: name, since_ms, within_ms })
     });
     busy.collect()
 }
@@ -93,7 +120,7 @@ mod tests {
     fn a_thread_is_busy_between_begin_and_drop() {
         let heartbeat = Heartbeat::of("one of this test");
         let works = || -> Vec<_> {
-            let own = busy_threads().into_iter().filter(|busy| busy.thread == "one of this test");
+            let own = busy_threads().into_iter().filter(|busy| &*busy.thread == "one of this test");
             own.map(|busy| busy.to_string()).collect()
         };
         assert!(works().is_empty());
@@ -103,6 +130,9 @@ mod tests {
         assert!(since <= real_ms());
         busy.go_on("ports");
         assert_eq!(works(), ["thread one of this test in ports"]);
+        busy.go_on_within("a connection attempt", Duration::from_secs(20));
+        let work = heartbeat.work.lock().unwrap();
+        assert_eq!((work.name, work.within_ms), ("a connection attempt", 20_000));
         drop(busy);
         assert!(works().is_empty());
         drop(heartbeat);

@@ -2,8 +2,11 @@
 
 use sluice_action::{Actions, PortNo};
 use sluice_conntrack::Filter;
+use sluice_fate::MemoryCharge;
 use sluice_flow::{Mac, PacketKey};
 use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
 
 /// The switch around the service: time, devices, packets, revalidation. Connections call it from their own threads.
 pub trait Backend: Send + Sync {
@@ -12,6 +15,16 @@ pub trait Backend: Send + Sync {
 
     /// The datapath's ports, by number.
     fn devices(&self) -> BTreeMap<PortNo, Device>;
+
+    /// Their addresses alone, by number.
+    fn port_macs(&self) -> BTreeMap<PortNo, Mac>;
+
+    /// The Ethernet address of the next hop on the system's way to a remote, if it is known. `local` is the LOCAL port by
+    /// which packets leave.
+    ///
+    /// # Errors
+    /// If the system knows no way, or the port is no device of the system.
+    fn next_hop_mac(&self, local: Option<PortNo>, remote: Ipv4Addr) -> io::Result<Option<Mac>>;
 
     /// Sends a packet that a controller has sent.
     ///
@@ -23,7 +36,7 @@ pub trait Backend: Send + Sync {
     fn wait_for_packets(&self);
 
     /// Waits until every megaflow has credited its rules with the packets it has carried until now.
-    fn revalidate(&self);
+    fn credit_rules(&self);
 
     /// Forgets the tracked connections that a filter selects.
     fn flush_connections(&self, filter: &Filter);
@@ -75,6 +88,8 @@ pub struct PacketOut {
     pub bytes: Vec<u8>,
     /// What to do with it.
     pub actions: Actions,
+    /// The memory that it takes until it is sent.
+    pub charge: MemoryCharge,
 }
 
 /// No buffer of the switch is large enough for a packet.

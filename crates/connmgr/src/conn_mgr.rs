@@ -6,6 +6,7 @@ use crate::conn_origin::ConnOrigin;
 use crate::controller_status::ControllerStatus;
 use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
+use crate::in_band::InBand;
 use crate::known_ports::KnownPorts;
 use crate::settings::BridgeDescription;
 use crate::tlv_table::TlvTable;
@@ -41,6 +42,8 @@ pub struct ConnMgr {
     controllers: Mutex<Vec<Arc<Controller>>>,
     /// What the bridge says of itself.
     pub description: Mutex<BridgeDescription>,
+    /// Keeps controllers reachable that are behind the bridge's own ports.
+    pub in_band: Mutex<InBand>,
 }
 
 impl ConnMgr {
@@ -59,7 +62,13 @@ impl ConnMgr {
             tlv_table: Mutex::default(),
             controllers: Mutex::default(),
             description: Mutex::default(),
+            in_band: Mutex::default(),
         }
+    }
+
+    /// The connections of the fullest pool of clients.
+    pub fn fullest_pool(&self) -> usize {
+        ConnOrigin::fullest_pool(self.handles.lock().iter().map(|handle| handle.origin()))
     }
 
     /// Adds a connection, for which `packet_ins_max` packets may wait; `None` if there are too many connections from there.

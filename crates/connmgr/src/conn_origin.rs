@@ -36,6 +36,22 @@ impl ConnOrigin {
         }))
     }
 
+    /// Whether the owner of the switch has made it.
+    pub fn is_owners(self) -> bool {
+        matches!(self, ConnOrigin::Controller | ConnOrigin::Management)
+    }
+
+    /// The connections of the pool that has most of these: the management socket's or the other listeners'.
+    pub fn fullest_pool(connections: impl Iterator<Item = ConnOrigin>) -> usize {
+        let (mut management, mut listeners) = (0, 0);
+        connections.for_each(|origin| match origin {
+            ConnOrigin::Controller => {}
+            ConnOrigin::Management => management += 1,
+            ConnOrigin::Listener(_) => listeners += 1,
+        });
+        management.max(listeners)
+    }
+
     /// Whether a bridge with these connections may have another one from here. If not, that is counted.
     pub fn has_room(self, connections: impl Iterator<Item = ConnOrigin> + Clone) -> bool {
         let count = |is_it: fn(ConnOrigin) -> bool| connections.clone().filter(|origin| is_it(*origin)).count();
@@ -78,6 +94,8 @@ mod tests {
         let before = Limit::Connections.count();
         assert!(!of(64 * 9).has_room(all.iter().copied()) && Limit::Connections.count() > before);
         assert!(!ConnOrigin::Listener(None).has_room(all.iter().copied()));
+        let others = [ConnOrigin::Management, ConnOrigin::Controller];
+        assert_eq!(ConnOrigin::fullest_pool(all.iter().copied().chain(others)), CLIENTS_MAX);
         assert!([ConnOrigin::Management, ConnOrigin::Controller].iter().all(|o| o.has_room(all.iter().copied())));
     }
 }

@@ -20,7 +20,9 @@ use crate::settings::INACTIVITY_PROBE;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{PollTimer, now_ms};
+use sluice_fate::MemoryShare;
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::{Error, Event, Message, Peer, Session, Version};
@@ -59,10 +61,12 @@ pub struct Connection {
     async_msgs: VecDeque<AsyncMsg>,
     /// Whether it has sent packets since the last barrier.
     pub(crate) has_sent_packets: Cell<bool>,
+    /// The memory of its packets that wait for the datapath.
+    pub(crate) packet_outs: Arc<MemoryShare>,
     stream: Stream,
     peer: Peer,
     /// The controller that the switch has connected to, if it is one.
-    controller: Option<Arc<Controller>>,
+    pub(crate) controller: Option<Arc<Controller>>,
     end: Arc<EndSignal>,
     /// Limits of the packet-ins to a controller.
     pub(crate) limits: Option<PacketInLimits>,
@@ -129,6 +133,7 @@ impl Connection {
             controller: controller.cloned(),
             end: Arc::clone(end),
             has_sent_packets: Cell::new(false),
+            packet_outs: Arc::new(switch.packet_out_memory.share(origin.is_owners())),
             limits: limit.map(|limit| PacketInLimits::new(limit, switch.now_ms())),
             probe_ms: u64::try_from(probe.as_millis()).ok().filter(|ms| *ms != 0).unwrap_or(u64::MAX),
             sent: 0,
@@ -143,7 +148,7 @@ impl Connection {
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
         }
-        connection.session.use_bundle_memory(Arc::clone(&switch.bundle_memory));
+        connection.session.use_bundle_memory(switch.bundle_memory.share(origin.is_owners()));
         connection.session.log_as(connection.name());
         let reason = connection.run();
         connection.report_flow_mods();
@@ -171,13 +176,16 @@ impl Connection {
 
     fn run(&mut self) -> CloseReason {
         let mut buffer = vec![0; READ_SIZE];
+        let heartbeat = Heartbeat::of("openflow-conn");
         loop {
             if self.end.is_given() {
                 return CloseReason::BridgeEnded;
             }
+            let busy = heartbeat.begin("requests");
             if let Err(reason) = self.work().and_then(|()| self.write()) {
                 return reason;
             }
+            drop(busy);
             self.copy_to_snoopers();
             if self.session.is_closed() && self.unsent() == 0 && !self.stream.wants_write() {
                 return CloseReason::BadMessages;

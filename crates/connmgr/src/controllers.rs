@@ -10,15 +10,16 @@ use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use crate::target::{ActiveTarget, NamedTarget};
+use crate::unix_socket;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::ServerName;
+use sluice_clock::heartbeat::{Busy, Heartbeat, WORK_WITHIN};
 use sluice_clock::{PollTimer, now_ms};
 use sluice_openflow::PacketInCounts;
 use sluice_openflow::message::connection::Role;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -113,12 +114,15 @@ fn keep_connected(controller: &Arc<Controller>, context: &ServeContext, timer: &
     let ControllerSettings { target, max_backoff, .. } = &controller.settings;
     let name = format!("{}<->{target}", context.bridge());
     let mut backoff = Backoff::new(*max_backoff);
+    let heartbeat = Heartbeat::of("controller");
     while !context.end.is_given() {
         controller.connecting();
         if backoff.is_logged() {
             tracing::info!(target: "rconn", "{name}: connecting...");
         }
-        let stream = connect(target, &context.switch);
+        let busy = heartbeat.begin("preparing a connection");
+        let stream = connect(target, &context.switch, &busy);
+        drop(busy);
         timer.set(None);
         let began_ms = now_ms();
         let end = match stream {
@@ -215,35 +219,38 @@ fn error_text(reason: CloseReason) -> &'static str {
 }
 
 /// The system's words for an error, without its number.
-fn system_text(error: &io::Error) -> String {
+pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
-fn connect(target: &ActiveTarget, switch: &Switch) -> io::Result<Stream> {
+fn connect(target: &ActiveTarget, switch: &Switch, busy: &Busy<'_>) -> io::Result<Stream> {
     match target {
-        ActiveTarget::Tcp(address) => Stream::tcp(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?),
+        ActiveTarget::Tcp(address) => Stream::tcp(connect_to_one([*address], busy)?),
         ActiveTarget::Tls(address) => {
             let name = ServerName::IpAddress(address.ip().into());
             let tls = switch.tls()?;
-            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?, name)?)))
+            Ok(Stream::Tls(Box::new(tls.connect(connect_to_one([*address], busy)?, name)?)))
         }
         ActiveTarget::Named(NamedTarget { is_tls, name, port }) => {
             let tls = is_tls.then(|| switch.tls()).transpose()?;
-            let socket = connect_to_one(name, *port)?;
+            busy.go_on("name resolution");
+            let socket = connect_to_one((name.as_str(), *port).to_socket_addrs()?.take(ADDRESSES_MAX), busy)?;
             let Some(tls) = tls else { return Stream::tcp(socket) };
             let name = ServerName::try_from(name.clone()).map_err(io::Error::other)?;
             Ok(Stream::Tls(Box::new(tls.connect(socket, name)?)))
         }
-        ActiveTarget::Unix(path) => Stream::unix(UnixStream::connect(path)?),
+        ActiveTarget::Unix(path) => Stream::unix(unix_socket::connect(path)?),
         ActiveTarget::Unresolved(_) => Err(rustix::io::Errno::AFNOSUPPORT.into()),
     }
 }
 
 /// Connects to the first of a host's addresses that takes the connection.
-fn connect_to_one(name: &str, port: u16) -> io::Result<TcpStream> {
+fn connect_to_one(addresses: impl IntoIterator<Item = SocketAddr>, busy: &Busy<'_>) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in (name, port).to_socket_addrs()?.take(ADDRESSES_MAX) {
+    for address in addresses {
+        // Connecting is to take as long as it may; what is told is a system that does not keep to it.
+        busy.go_on_within("connecting", CONNECT_TIMEOUT + WORK_WITHIN);
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,

@@ -5,15 +5,16 @@ use crate::settings::BridgeSettings;
 use crate::switch::Switch;
 use parking_lot::Mutex;
 use sluice_clock::now_ms;
-use sluice_flow::OfPort;
+use sluice_flow::{Match, OfPort};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
+use sluice_ofproto::HiddenFlow;
 
 /// A standalone bridge forwards by itself once no controller has been connected for this many probe intervals: one of
 /// silence, one to wait for an answer, one to connect again. Source: Open vSwitch, `trigger_duration`.
 const FAIL_OPEN_AFTER_PROBES: u32 = 3;
 
-/// Priority of the rule that forwards: above every other.
-const FAIL_OPEN_PRIORITY: u16 = u16::MAX;
+/// Priority of the hidden flow that forwards: above every other. Source: `FAIL_OPEN_PRIORITY`.
+const FAIL_OPEN_PRIORITY: u32 = 0x00f0_f0f0;
 
 /// What a standalone bridge does while its controllers are away.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl FailOpen {
     /// Ends it: the bridge no longer forwards by itself.
     pub fn end(&self, switch: &Switch, bridge: &str) {
         if std::mem::take(&mut self.state.lock().forwards) {
-            change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, FAIL_OPEN_PRIORITY);
+            set_forwarding(switch, bridge, false);
         }
     }
 
@@ -54,7 +55,7 @@ impl FailOpen {
         let mut state = self.state.lock();
         state.connected += 1;
         if std::mem::take(&mut state.forwards) {
-            change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, FAIL_OPEN_PRIORITY);
+            set_forwarding(switch, bridge, false);
             tracing::warn!(target: "fail_open", "No longer in fail-open mode");
         }
     }
@@ -73,7 +74,7 @@ impl FailOpen {
         let is_due = away_secs > 0 && away_secs >= self.patience_secs;
         if state.connected == 0 && !state.forwards && is_due {
             state.forwards = true;
-            change_normal_rule(switch, bridge, FlowCommand::Add, FAIL_OPEN_PRIORITY);
+            set_forwarding(switch, bridge, true);
             tracing::warn!(
                 target: "fail_open",
                 "Could not connect to controller (or switch failed controller's post-connection admission control \
@@ -83,10 +84,21 @@ impl FailOpen {
     }
 }
 
-/// Adds or deletes the rule that forwards every packet as NORMAL does.
-pub fn change_normal_rule(switch: &Switch, bridge: &str, command: FlowCommand, priority: u16) {
+/// Adds or deletes the hidden flow that forwards every packet as NORMAL does.
+fn set_forwarding(switch: &Switch, bridge: &str, forwards: bool) {
+    let actions = vec![OfAction::Output { port: OfPort::NORMAL, max_len: 0 }];
+    let flow = [HiddenFlow { matches: Match::ANY, priority: FAIL_OPEN_PRIORITY, actions }];
+    let (gone, new) = if forwards { (&[][..], &flow[..]) } else { (&flow[..], &[][..]) };
+    if let Err(error) = switch.ofproto.change_hidden_flows(bridge, gone, new, switch.now_ms()) {
+        tracing::warn!("bridge {bridge}: {error}");
+    }
+    switch.revalidate_soon();
+}
+
+/// Adds or deletes the rule that a standalone bridge without controllers begins with: it forwards as NORMAL does.
+pub fn change_normal_rule(switch: &Switch, bridge: &str, command: FlowCommand) {
     let mut normal = FlowMod::new(command);
-    (normal.table, normal.priority) = (Some(0), priority);
+    (normal.table, normal.priority) = (Some(0), 0);
     if command == FlowCommand::Add {
         normal.new_cookie = Some(0);
         normal.actions = vec![OfAction::Output { port: OfPort::NORMAL, max_len: 0 }];

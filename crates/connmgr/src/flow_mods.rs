@@ -1,15 +1,17 @@
 //! Changes of the tables: flow-mods, which are applied several at a time, and bundles.
 
 use crate::close_reason::CloseReason;
+use crate::conn_origin::ConnOrigin;
 use crate::connection::Connection;
 use crate::flows::refusal;
 use crate::ports;
 use sluice_clock::now_ms;
 use sluice_ofp::FlowMod;
-use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
+use sluice_ofproto::{BundleChange, ExecuteRequest, Requester, RuleOwner};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::{BundleCommit, Error, Header, Message, Request, bundled};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 /// Flow-mods that are applied together at most. This many share the cost of the locks and of revalidation; with more, other
 /// users of the tables would wait longer.
@@ -60,7 +62,19 @@ impl Connection {
     }
 
     pub(crate) fn requester(&self, request: &Request) -> Requester {
-        Requester { connection: self.handle.number(), xid: request.xid }
+        Requester { connection: self.handle.number(), xid: request.xid, owner: self.rule_owner() }
+    }
+
+    /// Who owns the rules and groups that it makes.
+    pub(crate) fn rule_owner(&self) -> RuleOwner {
+        match (self.handle.origin(), &self.controller) {
+            // By its target, so that it has the same share after it has connected again.
+            (ConnOrigin::Controller, Some(controller)) => RuleOwner::Controller(
+                BuildHasherDefault::<DefaultHasher>::default().hash_one(controller.settings.target.to_string()),
+            ),
+            (ConnOrigin::Listener(_), _) => RuleOwner::Peers,
+            _ => RuleOwner::Operator,
+        }
     }
 
     /// Carries out a bundle's messages, all or none.

@@ -3,7 +3,7 @@
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flow_monitor::{MonitorUpdate, MonitoredFlow, MonitoredFlows};
-use crate::flows::refusal;
+use crate::flows::{priority, refusal};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Ofproto, Rule, RuleEntry, RuleFilter, RuleUpdateEvent};
 use sluice_openflow::message::monitor::{FlowEvent, FlowUpdate, FlowUpdateFull, MonitorRequest};
@@ -180,7 +180,7 @@ fn full(entry: &RuleEntry, event: FlowEvent, with_actions: bool) -> FlowUpdate {
     FlowUpdate::Full(Box::new(FlowUpdateFull {
         event,
         table: rule.table,
-        priority: rule.priority,
+        priority: priority(rule),
         cookie: rule.cookie,
         idle_timeout: rule.idle_timeout(),
         hard_timeout: rule.hard_timeout(),

@@ -22,7 +22,8 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::GotoBackwards { .. } => Error::InstructionBadTableId,
         Why::ConjunctionNotAlone(_) => Error::ActionBadConjunction,
         Why::Overlap { .. } => Error::FlowModOverlap,
-        Why::TableFull { .. } => Error::FlowModTableFull,
+        Why::TableFull { .. } | Why::RuleMemory { .. } => Error::FlowModTableFull,
+        Why::GroupMemory(_) => Error::GroupModOutOfGroups,
         Why::Unsupported { .. } => Error::ActionBadType,
         Why::MissingField { .. } => Error::MatchBadField,
         Why::BadOutGroup(_) => Error::ActionBadOutGroup,
@@ -81,7 +82,7 @@ impl Connection {
             format: self.session.flow_format(),
             matches: removed.matches,
             cookie: rule.cookie,
-            priority: rule.priority,
+            priority: priority(rule),
             reason,
             table: rule.table,
             duration_ns: nanoseconds(removed.when_ms.saturating_sub(rule.created_ms)),
@@ -92,6 +93,11 @@ impl Connection {
         };
         self.session.send(&Message::FlowRemoved(Box::new(message)));
     }
+}
+
+/// The priority of a rule that controllers get: hidden ones are not among these.
+pub fn priority(rule: &Rule) -> u16 {
+    rule.openflow_priority().unwrap_or(u16::MAX)
 }
 
 /// A duration in OpenFlow's unit.
@@ -106,7 +112,7 @@ fn select(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<Arc
     selection.table = wanted.table;
     (selection.out_port, selection.out_group) = (wanted.out_port, wanted.out_group);
     (selection.cookie, selection.cookie_mask) = (wanted.cookie, wanted.cookie_mask);
-    switch.backend.revalidate();
+    switch.backend.credit_rules();
     switch.ofproto.select(bridge, &selection).map_err(|error| refusal(&error))
 }
 
@@ -116,7 +122,7 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
     let seconds = |since_ms: u64| Some((now_ms.saturating_sub(since_ms) / 1000) as u32);
     FlowStats {
         table: rule.table,
-        priority: rule.priority,
+        priority: priority(rule),
         cookie: rule.cookie,
         idle_timeout: rule.idle_timeout(),
         hard_timeout: rule.hard_timeout(),

@@ -9,7 +9,8 @@ use sluice_openflow::message::groups::{GroupDesc, GroupStats};
 
 impl Connection {
     pub(crate) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
-        let changed = self.switch.ofproto.group_mod(&self.conn_mgr.bridge, m, self.switch.now_ms());
+        let (bridge, now_ms) = (&self.conn_mgr.bridge, self.switch.now_ms());
+        let changed = self.switch.ofproto.group_mod_of(bridge, m, self.rule_owner(), now_ms);
         let changed = changed.map_err(|error| refusal(&error))?;
         self.switch.revalidate_soon();
         if changed.deleted != 0 {
@@ -30,7 +31,7 @@ impl Connection {
     }
 
     pub(crate) fn group_stats(&self, wanted: u32) -> Result<Vec<GroupStats>, Error> {
-        self.switch.backend.revalidate();
+        self.switch.backend.credit_rules();
         let now_ms = self.switch.now_ms();
         let groups = self.groups(wanted)?.into_iter();
         let stats = groups.map(|group| GroupStats {

@@ -11,7 +11,7 @@
 //! | [`listener`], [`stream`], [`tls`], [`unix_socket`], [`target`] | sockets |
 //! | [`connection`], [`close_reason`] | one connection, a thread of its own |
 //! | [`served_bridge`], [`serve_context`], [`end_signal`] | the sockets and controllers of a bridge, which come and go |
-//! | [`controllers`], [`controller_status`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
+//! | [`controllers`], [`controller_status`], [`fail_open`], [`in_band`] | controllers that the switch connects to, a bridge without them, and the way to them |
 //! | [`snoop`] | clients that get a copy of a controller's messages |
 //! | [`request`], [`flow_mods`], [`flow_mod_report`], [`flows`], [`groups`], [`meters`], [`ports`], [`queues`], [`tables`], [`ct_flush`], [`tlv_table`] | requests carried out |
 //! | [`packets`], [`packet_in_limits`] | packet-outs and packet-ins |
@@ -40,6 +40,7 @@ mod flow_monitor;
 mod flow_updates;
 mod flows;
 mod groups;
+mod in_band;
 mod known_ports;
 mod listener;
 mod meters;
@@ -66,9 +67,10 @@ pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
 pub use service::OpenFlowService;
 pub use settings::{
-    BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit,
+    BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, InBandSettings,
+    RateLimit,
 };
-pub use sluice_openflow::{BUNDLE_MEMORY, BundleMemory};
+pub use sluice_openflow::{BUNDLE_MEMORY, ConnMemory};
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
 pub use tls::{Tls, TlsError, TlsFile, TlsFiles};
-pub use unix_socket::SocketError;
+pub use unix_socket::{SocketError, SocketMode};

@@ -5,6 +5,7 @@ use crate::serve_context::ServeContext;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, poll};
+use sluice_clock::heartbeat::Heartbeat;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,10 +62,12 @@ impl Listener {
     }
 
     fn run(&self, context: &ServeContext, serve: Serve) {
+        let heartbeat = Heartbeat::of("openflow");
         while !context.end.is_given() {
             let mut fds =
                 [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN), PollFd::new(&*context.end, PollFlags::IN)];
             let _ = poll(&mut fds, None);
+            let _busy = heartbeat.begin("accepting a connection");
             match self.accept(&context.switch) {
                 Ok(stream) => spawn(stream, context, serve),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}

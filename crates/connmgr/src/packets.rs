@@ -3,11 +3,18 @@
 use crate::async_msg::PacketInMsg;
 use crate::backend;
 use crate::connection::Connection;
+use sluice_action::{ALLOCATION_BYTES, actions_bytes};
+use sluice_fate::MemoryCharge;
 use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, VlanLimit, extract};
 use sluice_ofproto::{ExecuteRequest, PacketOutRequest, ResumeRequest};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::{Continuation, Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest of the pauses, each twice as long as the one before, in which a connection waits for the datapath to send
+/// its packets.
+const PACKET_OUT_PAUSE_MAX_MS: u64 = 64;
 
 /// Extracts a packet's fields; `None` if it has too few bytes.
 fn read_packet(bytes: &[u8], vlan_limit: VlanLimit) -> Option<PacketKey> {
@@ -38,8 +45,21 @@ impl Connection {
     pub(crate) fn send_out(&self, data: &[u8], translated: ExecuteRequest) -> Result<(), Error> {
         let ExecuteRequest { known, actions } = translated;
         self.has_sent_packets.set(true);
-        let packet = backend::PacketOut { key: known, bytes: data.to_vec(), actions };
+        let size = size_of::<backend::PacketOut>() + actions_bytes(&actions) + ALLOCATION_BYTES + data.len();
+        let charge = self.wait_for_room(size).ok_or(Error::RequestEperm)?;
+        let packet = backend::PacketOut { key: known, bytes: data.to_vec(), actions, charge };
         self.switch.backend.send_packet(packet).map_err(|_| Error::RequestBadPacket)
+    }
+
+    /// The charge for a packet that waits for the datapath. If the connection's packets have filled their memory it waits
+    /// a while, and meanwhile does not read its peer; `None` if there is no room after that either.
+    fn wait_for_room(&self, size: usize) -> Option<MemoryCharge> {
+        let pauses = std::iter::successors(Some(0), |ms: &u64| Some((2 * ms).max(1)));
+        let mut attempts = pauses.take_while(|ms| *ms <= PACKET_OUT_PAUSE_MAX_MS).map(|ms| {
+            std::thread::sleep(Duration::from_millis(ms));
+            MemoryCharge::take(&self.packet_outs, size, 0)
+        });
+        attempts.find_map(|charge| charge)
     }
 
     /// Resumes a packet that was paused for the controller.

@@ -15,12 +15,13 @@ use sluice_openflow::{Error, Message, Version};
 
 /// The descriptions of a bridge's ports, by number.
 pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
-    let devices = switch.backend.devices();
+    let macs = switch.backend.port_macs();
     let ports = switch.ofproto.ports(bridge).unwrap_or_default();
-    ports.iter().map(|port| description(port, port.datapath().and_then(|no| devices.get(&no)))).collect()
+    let mac = |port: &PortConfig| port.datapath().and_then(|number| macs.get(&number).copied());
+    ports.iter().map(|port| description(port, mac(port).unwrap_or(Mac([0; 6])))).collect()
 }
 
-fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
+fn description(port: &PortConfig, hw_addr: Mac) -> PortDesc {
     let bits = [
         (port.down, config::PORT_DOWN),
         (port.no_receive, config::NO_RECV),
@@ -30,7 +31,7 @@ fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
     ];
     PortDesc {
         port: port.number.0,
-        hw_addr: device.map_or(Mac([0; 6]), |device| device.mac),
+        hw_addr,
         name: port.name.clone(),
         config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
         state: if port.up && !port.down { state::LIVE } else { state::LINK_DOWN },

@@ -233,7 +233,7 @@ impl Connection {
     }
 
     fn tables(&self) -> Result<Vec<TableStats>, Error> {
-        self.switch.backend.revalidate();
+        self.switch.backend.credit_rules();
         let known = self.switch.ofproto.table_stats(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
         let rows = self.shown_tables()?.into_iter().map(|table| {
             let stats = known.iter().find(|t| t.table == table.table).copied().unwrap_or_default();

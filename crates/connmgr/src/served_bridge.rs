@@ -12,7 +12,8 @@ use crate::serve_context::ServeContext;
 use crate::settings::{BridgeSettings, ControllerKind, ControllerSettings};
 use crate::switch::Switch;
 use crate::target::PassiveTarget;
-use crate::{snoop, unix_socket};
+use crate::{snoop, unix_socket, unix_socket::SocketMode};
+use sluice_clock::real_ms;
 use sluice_ofp::{
     BUCKET_ALL, FlowCommand, FlowMod, GROUP_ALL, GroupCommand, GroupConfig, GroupMod, METER_ALL, MeterCommand,
     MeterConfig, MeterMod,
@@ -21,9 +22,14 @@ use sluice_ofproto::FailMode;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the end of a service is waited for, milliseconds.
+const END_WITHIN_MS: u64 = 500;
 
 /// A bridge that is served.
 pub struct ServedBridge {
@@ -31,6 +37,7 @@ pub struct ServedBridge {
     settings: BridgeSettings,
     /// Where its Unix sockets are.
     directory: PathBuf,
+    socket_mode: SocketMode,
     services: Vec<Service>,
 }
 
@@ -60,7 +67,12 @@ impl ServedBridge {
     ///
     /// # Errors
     /// If the system is out of descriptors.
-    pub fn new(conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, directory: &Path) -> io::Result<Self> {
+    pub fn new(
+        conn_mgr: &Arc<ConnMgr>,
+        switch: &Arc<Switch>,
+        directory: &Path,
+        socket_mode: SocketMode,
+    ) -> io::Result<Self> {
         let context = ServeContext {
             conn_mgr: Arc::clone(conn_mgr),
             switch: Arc::clone(switch),
@@ -69,7 +81,7 @@ impl ServedBridge {
             is_management: false,
         };
         let settings = BridgeSettings::default();
-        Ok(ServedBridge { context, settings, directory: directory.to_owned(), services: Vec::new() })
+        Ok(ServedBridge { context, settings, directory: directory.to_owned(), socket_mode, services: Vec::new() })
     }
 
     /// Serves the bridge as new settings say.
@@ -124,12 +136,12 @@ impl ServedBridge {
         if is_new {
             // A standalone bridge begins with a rule that forwards. That is the controller's to decide.
             if has && standalone {
-                fail_open::change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, 0);
+                fail_open::change_normal_rule(switch, bridge, FlowCommand::DeleteStrict);
             }
         } else if had != has || changes_mode {
             flush(switch, bridge);
             if standalone && !has {
-                fail_open::change_normal_rule(switch, bridge, FlowCommand::Add, 0);
+                fail_open::change_normal_rule(switch, bridge, FlowCommand::Add);
             }
         }
         let is_same = has && standalone && (had, self.settings.fail_mode) == (true, FailMode::Standalone);
@@ -141,6 +153,10 @@ impl ServedBridge {
             }
         }
         conn_mgr.description.lock().clone_from(&settings.description);
+        let mut in_band = conn_mgr.in_band.lock();
+        in_band.set(&settings.in_band);
+        in_band.run(switch, bridge);
+        drop(in_band);
         self.settings = settings.clone();
     }
 
@@ -154,7 +170,7 @@ impl ServedBridge {
         let thread = match kind {
             ServiceKind::Management | ServiceKind::Snooping => {
                 let path = self.socket_path(kind);
-                let listener = Listener::Unix(unix_socket::listen_for_group(&path, "OpenFlow socket")?);
+                let listener = Listener::Unix(self.listen(&path)?);
                 socket = Some(path);
                 let serve: Serve =
                     if *kind == ServiceKind::Management { Connection::serve_client } else { snoop::serve };
@@ -167,7 +183,7 @@ impl ServedBridge {
                     PassiveTarget::Tls(address) => Listener::Tls(TcpListener::bind(address).map_err(failed)?),
                     PassiveTarget::Unix(path) => {
                         socket = Some(path.clone());
-                        Listener::Unix(unix_socket::listen_for_group(path, "OpenFlow socket")?)
+                        Listener::Unix(self.listen(path)?)
                     }
                 };
                 listener.start(context, Connection::serve_client)
@@ -185,6 +201,10 @@ impl ServedBridge {
         Ok(Service { kind: kind.clone(), end, thread: thread.map_err(system)?, controller, socket })
     }
 
+    fn listen(&self, path: &Path) -> Result<UnixListener, Error> {
+        Ok(unix_socket::listen(path, "OpenFlow socket", self.socket_mode)?)
+    }
+
     fn end(&self, service: Service) {
         if let Some(path) = &service.socket {
             let _ = std::fs::remove_file(path);
@@ -193,15 +213,32 @@ impl ServedBridge {
             self.context.conn_mgr.remove_controller(controller);
         }
         service.end.give();
-        let _ = service.thread.join();
+        self.wait_for(&service);
         if let Some(name) = self.controller_name(&service.kind) {
             tracing::info!(target: "connmgr", "{}: removed {name}", self.context.bridge());
         }
     }
 
+    /// Waits for a service's thread to end. One that connects to a controller or resolves its name may take long: then it
+    /// ends later, by itself.
+    fn wait_for(&self, service: &Service) {
+        let until_ms = real_ms() + END_WITHIN_MS;
+        while !service.thread.is_finished() {
+            if real_ms() >= until_ms {
+                let (bridge, name) = (self.context.bridge(), self.controller_name(&service.kind).unwrap_or_default());
+                tracing::info!("bridge {bridge}: waited {END_WITHIN_MS} ms for the thread of {name}; it ends later");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends all connections and removes the sockets.
     pub fn end_all(&mut self) {
-        std::mem::take(&mut self.services).into_iter().for_each(|service| self.end(service));
+        let services = std::mem::take(&mut self.services);
+        // All of them first: the wait for each is then one for all.
+        services.iter().for_each(|service| service.end.give());
+        services.into_iter().for_each(|service| self.end(service));
     }
 
     fn socket_path(&self, kind: &ServiceKind) -> PathBuf {

@@ -3,6 +3,7 @@
 use crate::async_msg::{AsyncMsg, PacketInMsg};
 use crate::backend::{Backend, ControllerUpcall};
 use crate::conn_mgr::ConnMgr;
+use crate::conn_origin::CLIENTS_MAX;
 use crate::controller_status::ControllerStatus;
 use crate::error::Error;
 use crate::ports;
@@ -10,10 +11,11 @@ use crate::served_bridge::ServedBridge;
 use crate::settings::BridgeSettings;
 use crate::switch::{FlowWatcher, Switch};
 use crate::tls::{Tls, TlsError, TlsFiles};
+use crate::unix_socket::SocketMode;
 use parking_lot::Mutex;
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofproto::Ofproto;
-use sluice_openflow::BundleMemory;
+use sluice_openflow::ConnMemory;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +25,8 @@ use std::time::Duration;
 pub struct OpenFlowService {
     switch: Arc<Switch>,
     served: Mutex<BTreeMap<String, ServedBridge>>,
-    /// The directory of the Unix sockets; `None` before the start.
-    directory: Mutex<Option<PathBuf>>,
+    /// The directory of the Unix sockets and their mode; `None` before the start.
+    sockets: Mutex<Option<(PathBuf, SocketMode)>>,
 }
 
 impl OpenFlowService {
@@ -32,13 +34,13 @@ impl OpenFlowService {
     pub fn new(ofproto: Ofproto, backend: Arc<dyn Backend>) -> Self {
         let switch = Arc::new(Switch::new(ofproto, backend));
         switch.ofproto.set_monitor(Arc::new(FlowWatcher(Arc::downgrade(&switch))));
-        OpenFlowService { switch, served: Mutex::default(), directory: Mutex::default() }
+        OpenFlowService { switch, served: Mutex::default(), sockets: Mutex::default() }
     }
 
     /// From now on bridges can be served. A bridge's Unix sockets are `<directory>/<bridge>.mgmt` for clients, and
     /// `<directory>/<bridge>.snoop` for snoopers.
-    pub fn start(&self, directory: &Path) {
-        *self.directory.lock() = Some(directory.to_owned());
+    pub fn start(&self, directory: &Path, mode: SocketMode) {
+        *self.sockets.lock() = Some((directory.to_owned(), mode));
     }
 
     /// Serves a bridge. If it is served already, its settings change: what both have stays, with its connections. Does
@@ -47,7 +49,7 @@ impl OpenFlowService {
     /// # Errors
     /// With the first socket or thread that cannot be made; the others are there.
     pub fn serve_bridge(&self, bridge: &str, settings: &BridgeSettings) -> Result<(), Error> {
-        let Some(directory) = self.directory.lock().clone() else { return Ok(()) };
+        let Some((directory, mode)) = self.sockets.lock().clone() else { return Ok(()) };
         let served = self.served.lock().remove(bridge);
         let mut served = match served {
             Some(served) => served,
@@ -55,7 +57,7 @@ impl OpenFlowService {
                 let conn_mgr = Arc::new(ConnMgr::new(bridge));
                 conn_mgr.update_ports(ports::descriptions(&self.switch, bridge), None);
                 let system = |source| Error::System { bridge: bridge.to_owned(), source };
-                let served = ServedBridge::new(&conn_mgr, &self.switch, &directory).map_err(system)?;
+                let served = ServedBridge::new(&conn_mgr, &self.switch, &directory, mode).map_err(system)?;
                 // Before there are connections, so that none of them misses a message.
                 self.switch.conn_mgrs.lock().insert(bridge.to_owned(), conn_mgr);
                 served
@@ -114,9 +116,20 @@ impl OpenFlowService {
         self.switch.set_bundle_idle_timeout(timeout);
     }
 
+    /// The connections of the bridge and pool with most clients, and how many a pool may have.
+    pub fn connection_usage(&self) -> (usize, usize) {
+        let bridges = self.switch.all_conn_mgrs();
+        (bridges.iter().map(|conn_mgr| conn_mgr.fullest_pool()).max().unwrap_or_default(), CLIENTS_MAX)
+    }
+
     /// The memory of bundles that are not committed, over all connections.
-    pub fn bundle_memory(&self) -> &BundleMemory {
+    pub fn bundle_memory(&self) -> &ConnMemory {
         &self.switch.bundle_memory
+    }
+
+    /// The memory of packets that controllers have sent and that wait for the datapath.
+    pub fn packet_out_memory(&self) -> &ConnMemory {
+        &self.switch.packet_out_memory
     }
 
     /// The bridges with how many connections each has.
@@ -125,7 +138,8 @@ impl OpenFlowService {
         conn_mgrs.iter().map(|conn_mgr| (conn_mgr.bridge.clone(), conn_mgr.connections())).collect()
     }
 
-    /// Called once a second: tells controllers of changed ports, and lets standalone bridges without a controller forward.
+    /// Called once a second: tells controllers of changed ports, lets standalone bridges without a controller forward, and
+    /// keeps the way to controllers open.
     pub fn run(&self) {
         self.switch.publish_ports();
         for conn_mgr in self.switch.all_conn_mgrs() {
@@ -133,6 +147,7 @@ impl OpenFlowService {
             if let Some(fail_open) = fail_open {
                 fail_open.run(&self.switch, &conn_mgr.bridge);
             }
+            conn_mgr.in_band.lock().run(&self.switch, &conn_mgr.bridge);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::target::{ActiveTarget, PassiveTarget};
 use sluice_ofproto::FailMode;
 use sluice_openflow::Version;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// How a bridge is to be served.
@@ -18,6 +19,17 @@ pub struct BridgeSettings {
     pub controllers: Vec<ControllerSettings>,
     /// What it says of itself.
     pub description: BridgeDescription,
+    /// The remotes that it reaches through its own ports.
+    pub in_band: InBandSettings,
+}
+
+/// In-band control of a bridge. Source: `ovs-vswitchd.conf.db(5)`, `Controller`, `connection_mode`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InBandSettings {
+    /// The controllers and managers to be reached through the bridge.
+    pub remotes: Vec<SocketAddrV4>,
+    /// The queue that their packets are sent by (`in-band-queue`).
+    pub queue: Option<u32>,
 }
 
 /// What a bridge says of itself in its description. Source: `ovs-vswitchd.conf.db(5)`, `Bridge`, `other_config`.
@@ -132,6 +144,7 @@ impl Default for BridgeSettings {
             listeners: Vec::new(),
             controllers: Vec::new(),
             description: BridgeDescription::default(),
+            in_band: InBandSettings::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::serve_context::ServeContext;
 use crate::stream::Stream;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::now_ms;
 use sluice_openflow::message::connection::Role;
 use sluice_openflow::{Peer, Session, Version};
@@ -120,6 +121,7 @@ struct Snooper<'a> {
 
 impl Snooper<'_> {
     fn run(&mut self) -> CloseReason {
+        let heartbeat = Heartbeat::of("openflow-conn");
         loop {
             if self.end.is_given() {
                 return CloseReason::BridgeEnded;
@@ -132,7 +134,10 @@ impl Snooper<'_> {
                 let copies = self.queue.take();
                 self.session.output().extend(copies);
             }
-            let done = self.write().and_then(|()| self.wait()).and_then(|()| self.read());
+            let busy = heartbeat.begin("copies for a snooper");
+            let written = self.write();
+            drop(busy);
+            let done = written.and_then(|()| self.wait()).and_then(|()| self.read());
             if let Err(reason) = done {
                 return reason;
             }

@@ -7,13 +7,17 @@ use crate::ports;
 use crate::settings::BUNDLE_IDLE_TIMEOUT;
 use crate::tls::Tls;
 use parking_lot::Mutex;
+use sluice_fate::Limit;
 use sluice_ofproto::{Ofproto, RuleMonitor, RuleUpdate, Transaction};
-use sluice_openflow::BundleMemory;
+use sluice_openflow::{BUNDLE_MEMORY, ConnMemory};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// Bytes of packets of controllers that wait for the datapath at most: some milliseconds of what it can send.
+const PACKET_OUT_MEMORY: usize = 4 << 20;
 
 /// The switch as connections see it.
 pub struct Switch {
@@ -26,7 +30,9 @@ pub struct Switch {
     /// The connections of each bridge.
     pub conn_mgrs: Mutex<BTreeMap<String, Arc<ConnMgr>>>,
     /// The memory of bundles that are not committed.
-    pub bundle_memory: Arc<BundleMemory>,
+    pub bundle_memory: ConnMemory,
+    /// The memory of packets that controllers have sent and that wait for the datapath.
+    pub packet_out_memory: ConnMemory,
     /// A bundle that no message is about for so long ends.
     bundle_idle_ms: AtomicU64,
 }
@@ -39,7 +45,8 @@ impl Switch {
             backend,
             tls: Mutex::default(),
             conn_mgrs: Mutex::default(),
-            bundle_memory: Arc::default(),
+            bundle_memory: ConnMemory::new(Limit::BundleMemory, BUNDLE_MEMORY),
+            packet_out_memory: ConnMemory::new(Limit::PacketOuts, PACKET_OUT_MEMORY),
             bundle_idle_ms: AtomicU64::new(0),
         };
         switch.set_bundle_idle_timeout(BUNDLE_IDLE_TIMEOUT);

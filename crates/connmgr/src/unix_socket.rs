@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, RenameFlags};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -53,30 +54,36 @@ pub enum SocketError {
     },
 }
 
-/// Listens on `path`, replacing a socket that nobody listens on any more. Only the owner may connect. `what` names the
-/// socket in errors.
+/// The mode that sockets get. Either lets the owner alone connect, because connecting takes permission to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SocketMode {
+    /// 0600.
+    #[default]
+    Private,
+    /// 0750, as Open vSwitch's sockets have it: scripts and tests read it.
+    OpenVSwitch,
+}
+
+impl SocketMode {
+    fn bits(self) -> Mode {
+        match self {
+            SocketMode::Private => Mode::RUSR | Mode::WUSR,
+            SocketMode::OpenVSwitch => Mode::RWXU | Mode::RGRP | Mode::XGRP,
+        }
+    }
+}
+
+/// Listens on `path`, replacing a socket that nobody listens on any more. `what` names the socket in errors.
 ///
 /// # Errors
 /// If something else is there, or another switch answers on it.
-pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener, SocketError> {
-    listen(path, what, Mode::RUSR | Mode::WUSR)
-}
-
-/// The same where the group may look at the socket, with the mode that Open vSwitch's sockets have.
-///
-/// # Errors
-/// If something else is there, or another switch answers on it.
-pub fn listen_for_group(path: &Path, what: &str) -> Result<UnixListener, SocketError> {
-    listen(path, what, Mode::RWXU | Mode::RGRP | Mode::XGRP)
-}
-
-fn listen(path: &Path, what: &str, mode: Mode) -> Result<UnixListener, SocketError> {
+pub fn listen(path: &Path, what: &str, mode: SocketMode) -> Result<UnixListener, SocketError> {
     let size = path.as_os_str().len();
     if size > PATH_MAX {
         return Err(SocketError::PathTooLong { what: what.to_owned(), path: path.to_owned(), size });
     }
     remove_stale(path, what)?;
-    bind_and_rename(path, mode).map_err(|source| io_error(path, what, "cannot listen", source))
+    bind_and_rename(path, mode.bits()).map_err(|source| io_error(path, what, "cannot listen", source))
 }
 
 fn io_error(path: &Path, what: &str, action: &'static str, source: io::Error) -> SocketError {
@@ -102,6 +109,22 @@ fn bind_and_rename(path: &Path, mode: Mode) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Connects without waiting for the one that listens to have room for one more.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if it has none; else as [`UnixStream::connect`].
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+/// Whether somebody listens on a socket.
+fn is_served(path: &Path) -> bool {
+    connect(path).map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true)
+}
+
 /// Removes a socket that a switch left behind.
 ///
 /// # Errors
@@ -114,7 +137,7 @@ pub fn remove_stale(path: &Path, what: &str) -> Result<(), SocketError> {
         Ok(meta) if !meta.file_type().is_socket() => {
             Err(SocketError::NotASocket { what: what_owned, path: path_owned })
         }
-        Ok(_) if UnixStream::connect(path).is_ok() => Err(SocketError::InUse { what: what_owned, path: path_owned }),
+        Ok(_) if is_served(path) => Err(SocketError::InUse { what: what_owned, path: path_owned }),
         Ok(_) => std::fs::remove_file(path).map_err(|e| io_error(path, what, "is stale and cannot be removed", e)),
     }
 }
@@ -122,6 +145,33 @@ pub fn remove_stale(path: &Path, what: &str) -> Result<(), SocketError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// A socket whose listener takes no connection, and has room for none.
+    fn full_socket(path: &Path) -> Vec<UnixStream> {
+        let listener = net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        net::bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let mut held = vec![listener.into()];
+        held.extend(std::iter::from_fn(|| connect(path).ok()));
+        held
+    }
+
+    #[test]
+    fn a_listener_without_room_is_not_waited_for_and_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("full");
+        let _held = full_socket(&path);
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn({
+            let path = path.clone();
+            move || done.send((connect(&path).map(drop), listen(&path, "socket", SocketMode::Private).map(drop)))
+        });
+        let (connected, listening) = is_done.recv_timeout(Duration::from_secs(20)).expect("it waits");
+        assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(matches!(listening, Err(SocketError::InUse { .. })), "{listening:?}");
+    }
 
     #[test]
     fn a_socket_that_is_there_can_be_connected_to() {
@@ -135,7 +185,7 @@ mod tests {
                     }
                     UnixStream::connect(&path).map(drop)
                 });
-                let listener = listen_private(&path, "socket").unwrap();
+                let listener = listen(&path, "socket", SocketMode::Private).unwrap();
                 watching.join().unwrap().unwrap_or_else(|error| panic!("round {round}: {error}"));
                 listener
             });

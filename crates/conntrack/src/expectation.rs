@@ -64,6 +64,11 @@ struct ControlConnection {
 }
 
 impl Expectations {
+    /// How many there are, and how many there may be.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.count.load(Ordering::Relaxed), EXPECTATIONS_MAX)
+    }
+
     /// The expectation that a first packet with `tuple` fulfils. It remains as long as the control connection.
     pub fn find(&self, tuple: &Tuple) -> Option<Expectation> {
         if self.count.load(Ordering::Relaxed) == 0 {

@@ -5,6 +5,7 @@ use crate::load::RxqLoad;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, MissBudget, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
+use sluice_fate::MemoryCharge;
 use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
 use sluice_packet::VlanLimit;
@@ -53,4 +54,6 @@ pub struct PacketOut {
     pub actions: Actions,
     /// Where its buffer comes from.
     pub pool: Arc<dyn FramePool>,
+    /// The memory that it takes until it is sent, if that has a bound.
+    pub charge: Option<MemoryCharge>,
 }

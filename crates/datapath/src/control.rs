@@ -1,6 +1,7 @@
 //! What control threads share under one lock: the workers, the ports, and the settings.
 
 use crate::command::PmdCommand;
+use crate::device_statuses::DeviceStatuses;
 use crate::load::RxqLoad;
 use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
@@ -29,6 +30,8 @@ pub(crate) struct Control {
     /// The main worker first, if there is one; then the PMDs in the order in which they came.
     pub workers: Vec<Worker>,
     pub ports: BTreeMap<PortNo, Box<dyn Port>>,
+    /// What their devices said of themselves.
+    pub device_statuses: DeviceStatuses,
     /// The cores that PMDs run on while there are any.
     pub cores: Vec<usize>,
     /// Whether queues on descriptors belong to a main worker.

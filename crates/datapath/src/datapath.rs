@@ -2,6 +2,7 @@
 
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
+use crate::device_statuses::DeviceStatuses;
 use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
 use crate::no_tables::NoTables;
@@ -18,9 +19,9 @@ use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
-use sluice_flow_cache::{MegaflowTable, ufid};
+use sluice_flow_cache::{MegaflowTable, NOTICES_MAX, ufid};
 use sluice_port::dummy::DummyDevice;
-use sluice_port::{DeviceStatus, Pools, Port, PortConfig};
+use sluice_port::{DeviceStatus, Pools, Port, PortConfig, PortInfo};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -98,6 +99,7 @@ impl Datapath {
         let control = Control {
             workers: Vec::new(),
             ports: BTreeMap::new(),
+            device_statuses: DeviceStatuses::default(),
             cores: config.cores.clone(),
             has_main_worker: config.main_worker,
             is_started: false,
@@ -116,6 +118,11 @@ impl Datapath {
         let datapath = Datapath { factory, control: Mutex::new(control), packet_ins: Mutex::new(Some(packet_ins)) };
         datapath.settle_workers(&mut datapath.control())?;
         Ok(datapath)
+    }
+
+    /// Notices of deleted megaflows that the PMD with most of them has not read, and how many there may be.
+    pub fn deletion_notices(&self) -> (usize, usize) {
+        (self.factory.table.unread_notices(), NOTICES_MAX)
     }
 
     /// The meters.
@@ -296,6 +303,7 @@ impl Datapath {
     pub fn del_port(&self, number: PortNo) -> Result<Box<dyn Port>, DatapathError> {
         let mut control = self.control();
         let port = control.ports.remove(&number).ok_or(DatapathError::NoPort(number))?;
+        control.device_statuses.forget(number);
         let (into, removed) = mpsc::channel();
         control.post_all(|worker| {
             worker.rxqs().retain(|rxq| rxq.port != number);
@@ -331,8 +339,10 @@ impl Datapath {
 
     /// What the devices of these ports say of themselves, in the same order; `None` for a number without a port.
     pub fn device_status(&self, ports: &[PortNo]) -> Vec<Option<DeviceStatus>> {
-        let control = self.control();
-        ports.iter().map(|number| Some(control.ports.get(number)?.device_status())).collect()
+        let mut control = self.control();
+        let Control { ports: there, device_statuses, .. } = &mut *control;
+        device_statuses.update();
+        ports.iter().map(|number| Some(device_statuses.of(*number, &**there.get(number)?))).collect()
     }
 
     /// The dummy devices among the ports, by number of the port.
@@ -358,6 +368,21 @@ impl Datapath {
         let mut control = self.control();
         let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
         port.set_mac(mac)
+    }
+
+    /// Deletes the devices that were made for ports and would outlast the process.
+    pub fn delete_devices(&self) {
+        self.control().ports.values_mut().for_each(|port| port.delete_device());
+    }
+
+    /// Every port with what it is, by number.
+    pub fn port_infos(&self) -> BTreeMap<PortNo, PortInfo> {
+        self.control().ports.iter().map(|(number, port)| (*number, port.info())).collect()
+    }
+
+    /// Every port with whether its link is up, by number.
+    pub fn links(&self) -> BTreeMap<PortNo, bool> {
+        self.control().ports.iter().map(|(number, port)| (*number, port.is_up())).collect()
     }
 
     /// Every port with what it is and what it has counted, by number.

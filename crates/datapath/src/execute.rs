@@ -15,8 +15,10 @@ use crate::punts::Punts;
 use crate::reassembly::Onward;
 use crate::recirc::RecircQueue;
 use crate::tracking::{Gathered, Tracking, forget, renames};
+use crate::tunnel;
 use crate::tx::TxPorts;
 use sluice_action::{Action, Actions, Ct, HashAlgorithm, Header, MaskedField, PortNo};
+use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
@@ -24,6 +26,7 @@ use sluice_flow::{PacketKey, layout};
 use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
+use sluice_tunnel::TunnelKind;
 
 /// What actions work with.
 pub(crate) struct Executor {
@@ -36,6 +39,8 @@ pub(crate) struct Executor {
     pub resumed: Vec<(HeldFragment<Onward>, u32)>,
     /// For actions that take a share of the packets.
     pub random: u64,
+    /// The sequence number of the next packet of a tunnel that numbers them.
+    pub sequence: u32,
 }
 
 impl Executor {
@@ -233,6 +238,7 @@ impl Executor {
         match action {
             Action::Output(port) => self.output(*port, action_context, context),
             Action::Recirc(id) => self.recirculate(*id, action_context, context),
+            Action::TunnelPop { backend, kind } => self.pop_tunnel(*backend, *kind, action_context, context),
             Action::Clone(actions) | Action::Sample { actions, .. } => {
                 action_context.cut = 0;
                 self.execute(actions, action_context, context);
@@ -270,8 +276,11 @@ impl Executor {
                     return Err(DropReason::Meter);
                 }
             }
+            Action::TunnelPush(push) => tunnel::push(push, &mut self.sequence, action_context, context)?,
+            // It is for a device that would make the tunnel's header; no port here is one.
+            Action::SetTunnel(_) => {}
             Action::Hash { algorithm, basis } => hash(*algorithm, *basis, action_context, context.vlan_limit)?,
-            Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
+            Action::Set { header: Header::PktMark | Header::SkbPriority, fields } => {
                 fields.iter().for_each(|field| set_in_key(field, action_context.key));
             }
             Action::Set { header, fields } => {
@@ -322,6 +331,26 @@ impl Executor {
         let ActionContext { packet, key, origin, conn, .. } = action_context;
         key.set(layout::RECIRC_ID, &id.to_be_bytes());
         self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, conn);
+    }
+
+    /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by `backend`.
+    fn pop_tunnel(
+        &mut self,
+        backend: PortNo,
+        kind: TunnelKind,
+        action_context: ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
+        let ActionContext { mut packet, key, origin, .. } = action_context;
+        if !self.recirc.admits(&origin) {
+            return context.discard(packet, DropReason::RecircDepth);
+        }
+        match tunnel::pop(backend, kind, &mut packet, key, context.vlan_limit) {
+            Ok(key) => {
+                self.recirc.push(packet, key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
+            }
+            Err(reason) => context.discard(packet, reason),
+        }
     }
 
     /// True with a probability of `probability` in 2^32, and always if `probability` is the maximum.

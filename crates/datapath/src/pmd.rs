@@ -20,6 +20,7 @@ use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
 use sluice_packet::{Buffers, VlanLimit};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
@@ -47,7 +48,7 @@ pub(crate) struct Pmd {
     clock: StageClock,
     batch: BatchMemory,
     commands: Vec<PmdCommand>,
-    packet_outs: Vec<PacketOut>,
+    packet_outs: VecDeque<PacketOut>,
     /// Threads that wait until all queues are found empty.
     quiescing: Vec<Sender<()>>,
     deleted: Vec<FlowDeleted>,
@@ -71,7 +72,7 @@ impl Pmd {
             clock,
             batch: BatchMemory::new(config.batch),
             commands: Vec::new(),
-            packet_outs: Vec::new(),
+            packet_outs: VecDeque::new(),
             quiescing: Vec::new(),
             deleted: Vec::new(),
             interval_ends_ms: 0,
@@ -147,6 +148,7 @@ impl Pmd {
         if !packet_outs.is_empty() {
             walk.send_own(packet_outs, &mut batch, &mut context);
         }
+        let is_sending = !packet_outs.is_empty();
         walk.release_expired(&mut batch, &mut context);
         scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));
         let mut fullest = 0;
@@ -166,7 +168,8 @@ impl Pmd {
             }
         }
         walk.levels.maintain(&context);
-        fullest
+        // Packets of the switch's own that are left are work, as received ones are.
+        fullest.max(usize::from(is_sending))
     }
 
     /// Its queues.
@@ -236,7 +239,8 @@ impl Pmd {
 
     #[inline]
     fn read_notices(&mut self) {
-        if self.side.notices.has_messages() {
+        // Until these are done the others stay where they count against their bound.
+        if self.deleted.is_empty() && self.side.notices.has_messages() {
             self.side.notices.take(&mut self.deleted);
         }
         if !self.deleted.is_empty() {
@@ -301,7 +305,7 @@ impl Pmd {
                     let reports = self.rxqs.iter().map(|rxq| rxq.tuner.report(rxq.load.port, rxq.load.queue, now));
                     let _ = into.send(reports.collect());
                 }
-                PmdCommand::Execute(out) => self.packet_outs.push(out),
+                PmdCommand::Execute(out) => self.packet_outs.push_back(out),
                 PmdCommand::SetMissBudget(budget) => self.walk.upcalls.misses.set_budget(budget),
                 PmdCommand::Quiesce(into) => {
                     self.rxqs.iter_mut().for_each(|rxq| rxq.wait = QueueWait::Ready);

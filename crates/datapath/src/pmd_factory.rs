@@ -61,6 +61,7 @@ impl PmdFactory {
             resumed: Vec::new(),
             punts: self.punts.clone(),
             random: splitmix64(&mut random),
+            sequence: 0,
         };
         let misses = Misses::new(self.config.governor, control.miss_budget, self.config.max_idle_ms);
         let upcalls = Upcalls { tables: (control.upcalls)(number), misses };

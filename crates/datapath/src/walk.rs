@@ -21,6 +21,10 @@ use crate::upcall::Upcalls;
 use sluice_conntrack::{CachedConn, invalid};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{Metadata, extract_again};
+use std::collections::VecDeque;
+
+/// Packets of the switch's own that are sent between two polls of the queues at most.
+const OWN_AT_ONCE: usize = 32;
 
 /// The stages of one PMD, with what they keep between batches.
 pub(crate) struct Walk {
@@ -87,15 +91,15 @@ impl Walk {
         again
     }
 
-    /// Sends packets that the switch made itself.
+    /// Sends packets that the switch made itself, the first of them.
     #[cold]
     pub fn send_own<'g>(
         &mut self,
-        packets: &mut Vec<PacketOut>,
+        packets: &mut VecDeque<PacketOut>,
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) {
-        for out in packets.drain(..) {
+        for out in packets.drain(..packets.len().min(OWN_AT_ONCE)) {
             self.execute(out, context);
             self.finish_passes(batch, context);
             self.executor.end_burst(context);

@@ -369,7 +369,13 @@ fn a_packet_of_the_switch_itself_goes_where_its_actions_say() {
     known.set(layout::IN_PORT, &1u32.to_be_bytes());
     known.set(layout::PKT_MARK, &7u32.to_be_bytes());
     let out = |bytes: &[u8], actions: &[Action]| {
-        datapath.execute(PacketOut { known, bytes: bytes.to_vec(), actions: actions.into(), pool: pool(8) });
+        datapath.execute(PacketOut {
+            known,
+            bytes: bytes.to_vec(),
+            actions: actions.into(),
+            pool: pool(8),
+            charge: None,
+        });
         run(&datapath);
     };
     out(&packet, &[output(1), output(2)]);

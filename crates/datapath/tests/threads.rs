@@ -8,8 +8,8 @@ use sluice_datapath::{Arm, Config, Datapath, PortPolling};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Tables whose megaflows are as wide as the source port.
@@ -162,24 +162,35 @@ fn a_pmd_that_panics_is_named_and_the_other_goes_on() {
 fn a_lost_pmd_shortens_no_wait_for_the_other() {
     let pool = pool(256);
     let datapath = Datapath::new(Config { cores: vec![0, 0], max_megaflows: 16, ..Config::default() }).unwrap();
-    let tables = FakeTables::new(|_, _| panic!("a bug that this test made"));
+    let (asks, asked) = mpsc::channel();
+    let (answer, answers) = mpsc::channel();
+    let answers = Mutex::new(answers);
+    let tables = FakeTables::new(move |key, bytes| match key.number(layout::TP_SRC) {
+        666 => panic!("a bug that this test made"),
+        _ => {
+            asks.send(()).unwrap();
+            answers.lock().unwrap().recv().unwrap();
+            by_source_port(key, bytes)
+        }
+    });
     let upcalls = tables.clone();
     datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let port = TestPort::new(2, 32, &pool);
     let feeds = port.feeds.clone();
     datapath.add_port(PortNo(2), Box::new(port)).unwrap();
     datapath.start().unwrap();
-    feeds[1].lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, 2], 7, 5, 0));
+    feeds[1].lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, 2], 666, 5, 0));
     while datapath.lost_pmds().is_empty() {
         std::thread::yield_now();
     }
-    // The other PMD stands still for as long as this is held.
-    let held = feeds[0].lock().unwrap();
+    // The other PMD stands still in its upcall until it has an answer.
+    feeds[0].lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, 2], 2, 5, 0));
+    asked.recv().unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| datapath.stop_receiving(PortNo(2)).unwrap());
         std::thread::sleep(Duration::from_millis(300));
         assert!(!waits.is_finished(), "the PMD that runs still has the queue");
-        drop(held);
+        answer.send(()).unwrap();
         waits.join().unwrap();
     });
     datapath.stop();

@@ -74,6 +74,15 @@ drop_reasons! {
     ControllerQueue = "controller-queue",
     /// The bridge has no device for its LOCAL port.
     NoLocalPort = "no-local-port",
+    /// It came by a tunnel that no port is.
+    NoTunnelPort = "no-tunnel-port",
+    /// No header could be made for a tunnel: there is no route, the next hop's address is not known yet, or a field does
+    /// not fit.
+    TunnelPush = "tunnel-push",
+    /// The header of a tunnel's packet is broken, or of a kind that no tunnel has: its version, flags, lengths or checksum.
+    TunnelPop = "tunnel-pop",
+    /// Its tunnel's header has a congestion mark, and the packet within is not capable of one.
+    TunnelEcn = "tunnel-ecn",
     /// A meter's band dropped it.
     Meter = "meter",
     /// A fragment held for connection tracking when the port it came from was removed.

@@ -45,13 +45,21 @@ limits! {
     FlowMemory = "limit-flow-memory", "flow-memory; equal shares by port from seven eighths on",
     /// There are as many megaflows as there may be, or the port has more than its share; packets go on without one.
     Megaflows = "limit-megaflows", "upcall/set-flow-limit, flow-memory; equal shares by port from seven eighths on",
+    /// A PMD has not read as many notices of deleted megaflows as may wait; packets go on without a new megaflow.
+    DeletionNotices = "limit-deletion-notices", "fixed: 262144 a PMD",
     /// A port that has more than its share of recirculation ids got no new one; its packets are dropped.
     RecircIds = "limit-recirc-ids", "fixed: 262144 ids, equal shares by port from seven eighths on",
     /// A port that has more than its share of held fragments got no room; the fragment goes on as invalid.
     Fragments = "limit-fragments", "dpctl/ipf-set-max-nfrags, equal shares by port from seven eighths on",
+    /// Rules and groups take as much memory as they may, or their owner's more than its share: a flow-mod is refused
+    /// with `OFPFMFC_TABLE_FULL`, a group-mod with `OFPGMFC_OUT_OF_GROUPS`, and a rule is not learned.
+    RuleMemory = "limit-rule-memory", "rule-memory; equal shares by bridge and owner from seven eighths on",
     /// Bundles that are not committed take as much memory as they may, or the connection's more than its share; the
     /// message is refused with `OFPBFC_MSG_TOO_MANY`.
     BundleMemory = "limit-bundle-memory", "bundle-memory; equal shares by connection from seven eighths on",
+    /// Packets that controllers have sent wait in as much memory as they may, or the connection's in more than its share;
+    /// the connection is not read until there is room, and refused after a while.
+    PacketOuts = "limit-packet-outs", "fixed: 4 MiB; equal shares by connection from seven eighths on",
     /// A listener has as many connections as it may have, or as it may have from that address; the new one is closed.
     Connections = "limit-connections", "fixed: 256 a bridge by .mgmt, 256 by other listeners, of these 64 an address",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.

@@ -38,7 +38,7 @@ impl Footprint {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Installed, MegaflowTable};
+    use crate::{Installed, MegaflowTable, NOTICES_MAX};
     use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Translation, XcacheHandle};
     use sluice_fate::{DropReason, Limit};
     use sluice_flow::{PacketKey, layout};
@@ -105,5 +105,24 @@ mod tests {
         let beside = installed(&table, 2, 1).len();
         assert!(beside < first && beside > first / 2, "{beside} of {first}");
         assert!(!installed(&table, 1, 1).is_empty());
+    }
+
+    #[test]
+    fn unread_notices_of_deletions_end_installations_until_they_are_read() {
+        let table = MegaflowTable::new(8, &HashKey::from_seed(1)).unwrap();
+        let sides = [0, 1].map(|pmd| table.attach(pmd).unwrap());
+        let before = Limit::DeletionNotices.count();
+        let mut read = Vec::new();
+        for n in 0..NOTICES_MAX as u32 {
+            let Installed::New(id) = install(&table, 1, n, 1) else { panic!("{n} are unread") };
+            table.remove(id);
+            sides[0].notices.take(&mut read);
+        }
+        assert_eq!((table.unread_notices(), Limit::DeletionNotices.count()), (NOTICES_MAX, before));
+        assert_eq!(install(&table, 1, 7, 1), Installed::Full, "the other one has read none");
+        assert_eq!(Limit::DeletionNotices.count(), before + 1);
+        sides[1].notices.take(&mut read);
+        assert_eq!((read.len(), table.unread_notices()), (2 * NOTICES_MAX, 0));
+        assert!(matches!(install(&table, 1, 7, 1), Installed::New(_)));
     }
 }

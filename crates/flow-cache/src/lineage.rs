@@ -165,7 +165,7 @@ mod tests {
             panic!("the table is empty")
         };
         count(&side, first, 3);
-        assert_eq!(table.suspend(&mut |_, _| true), 1);
+        assert_eq!(table.suspend(None, &mut |_, _, _| true), 1);
         let mut renewed = None;
         let renew = |_: &XcacheHandle, carried: FlowStats, is_kept| renewed = Some((carried.packets, is_kept));
         let installed = table.install(&PacketKey::ZERO, &said[1], 7, |_| true, renew);

@@ -6,6 +6,7 @@
 
 use crate::counters::{FlowCounters, add_up};
 use crate::footprint::Footprint;
+use crate::id_set::IdSet;
 use crate::lineage::Lineage;
 use crate::masks::Masks;
 use crate::quota::Quotas;
@@ -14,7 +15,8 @@ use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use parking_lot::Mutex;
 use sluice_action::{
-    FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle,
+    AffectedFlow, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation,
+    XcacheHandle,
 };
 use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
@@ -47,6 +49,8 @@ struct Index {
     removed: HashMap<u32, RemovedRecord>,
     /// Reclaimed megaflows that carried packets after `remove` had returned their statistics, for the next `settle`.
     late: Vec<(Megaflow, FlowStats)>,
+    /// Records that were installed or resumed since `take_fresh` asked.
+    fresh: IdSet,
     reader: Reader,
     /// The number of records made so far.
     installed: u64,
@@ -88,6 +92,11 @@ impl MatchEntry {
         u64::from(hash) << 32 | u64::from(hash)
     }
 }
+
+/// Notices of deletions that a PMD has not read, at most, but for those of megaflows that were there when there were as
+/// many: no megaflow is installed until it has read some. A PMD reads 64 between two polls, so only one that stands still
+/// comes near.
+pub const NOTICES_MAX: usize = 1 << 18;
 
 /// The smallest page.
 const PAGE: usize = 4096;
@@ -171,6 +180,7 @@ impl MegaflowTable {
             quotas: Quotas::new(masks_a_port),
             removed: HashMap::new(),
             late: Vec::new(),
+            fresh: IdSet::new(capacity),
             reader: Epochs::register(&epochs),
             installed: 0,
         };
@@ -195,6 +205,11 @@ impl MegaflowTable {
     /// removed.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit.min(self.arena.capacity()), Relaxed);
+    }
+
+    /// Notices of deletions that the PMD with most of them has not read.
+    pub fn unread_notices(&self) -> usize {
+        self.index.lock().unread_notices()
     }
 
     /// Adds PMD number `pmd`. It goes on with the counters of the one that had the number before.
@@ -282,7 +297,7 @@ impl MegaflowTable {
                 if let Some((xcache, created_ms)) = suspended {
                     renew(&xcache, index.total(id, created_ms), true);
                 }
-                self.arena.read(&index.reader.pin()).resume(id.0);
+                self.resume_record(index, id);
                 return Installed::Existing(id);
             }
             // The statistics are those of this moment; what other PMDs count afterwards follows when the earlier
@@ -320,6 +335,10 @@ impl MegaflowTable {
 
     /// Makes a record, if there is room in the arena and in the memory for megaflows.
     fn insert_record(&self, index: &mut Index, flow: &NewFlow<'_>) -> Option<FlowId> {
+        if index.unread_notices() >= NOTICES_MAX {
+            Limit::DeletionNotices.hit();
+            return None;
+        }
         // The xlate cache is charged already.
         if !self.memory.has_room(flow.bytes.into()) {
             Limit::FlowMemory.hit();
@@ -335,6 +354,7 @@ impl MegaflowTable {
         match inserted {
             Ok(id) => {
                 self.memory.add(flow.bytes.into());
+                index.fresh.insert(id);
                 Some(FlowId(id))
             }
             Err(_) => {
@@ -342,6 +362,16 @@ impl MegaflowTable {
                 None
             }
         }
+    }
+
+    /// Lets lookups find a record again, if it is suspended; whether it was.
+    fn resume_record(&self, index: &mut Index, id: FlowId) -> bool {
+        let guard = index.reader.pin();
+        let resumed = self.arena.read(&guard).resume(id.0);
+        if resumed {
+            index.fresh.insert(id.0);
+        }
+        resumed
     }
 
     /// Adds a megaflow that the table does not have.
@@ -477,6 +507,12 @@ impl Index {
         (bytes, bytes.saturating_add(u32::try_from(translation.xcache.0.bytes()).unwrap_or(u32::MAX)))
     }
 
+    /// Notices that the PMD with most of them has not read.
+    fn unread_notices(&self) -> usize {
+        let notices = self.pmds.iter().filter_map(|pmd| pmd.notices.as_ref());
+        notices.map(|notices| notices.len()).max().unwrap_or_default()
+    }
+
     /// Makes the pages of `by_match` resident while it is empty, by inserting and removing an entry in each page.
     fn touch(&mut self) {
         if self.by_match.is_empty() {
@@ -526,21 +562,35 @@ impl MegaflowStore for MegaflowTable {
         });
     }
 
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
+    fn suspend(&self, among: Option<&[FlowId]>, affected: &mut AffectedFlow<'_>) -> usize {
         // An installation under way ends before this returns; a later one asks whether its translation is current.
         drop(self.index.lock());
         let mut reader = Epochs::register(&self.epochs);
         let guard = reader.pin();
         let records = self.arena.read(&guard);
-        let is_affected = |flow: &&Megaflow| affected(&flow.mask().whole, flow.xcache());
-        let live = (0..self.arena.used()).filter_map(|id| records.get(id));
-        live.filter(is_affected).filter(|flow| records.suspend(flow.id().0)).count()
+        let mut suspend = |id| {
+            let flow: Option<&Megaflow> = records.get(id);
+            flow.is_some_and(|flow| affected(flow.id(), &flow.mask().whole, flow.xcache()) && records.suspend(id))
+        };
+        let used = self.arena.used();
+        match among {
+            Some(ids) => ids.iter().filter(|id| id.0 < used && suspend(id.0)).count(),
+            None => (0..used).filter(|id| suspend(*id)).count(),
+        }
+    }
+
+    fn take_fresh(&self, visit: &mut dyn FnMut(FlowId, &PacketKey, &XcacheHandle)) {
+        let fresh = self.index.lock().fresh.drain();
+        let mut reader = Epochs::register(&self.epochs);
+        let guard = reader.pin();
+        let records = self.arena.read(&guard);
+        let live = fresh.into_iter().filter_map(|id| records.get(id));
+        live.for_each(|flow| visit(flow.id(), &flow.mask().whole, flow.xcache()));
     }
 
     fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
         let mut index = self.index.lock();
-        let guard = index.reader.pin();
-        is_current() && self.arena.read(&guard).resume(id.0)
+        is_current() && self.resume_record(&mut index, id)
     }
 
     fn capacity(&self) -> usize {

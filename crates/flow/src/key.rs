@@ -32,6 +32,13 @@ pub struct FlowKey {
     pub lines: [Line; 6],
 }
 
+/// A tunnel's addresses: where those of both families stand in the datapath, and where those of IPv4 stand in tables.
+const TUNNEL_ADDRESSES: [(Span, Span); 2] =
+    [(layout::TUN_IPV6_SRC, layout::TUN_IPV4_SRC), (layout::TUN_IPV6_DST, layout::TUN_IPV4_DST)];
+
+/// What an IPv4 address stands behind in an IPv6 address that maps it. Source: RFC 4291, 2.5.5.2.
+const IPV4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
 const _: () = assert!(size_of::<PacketKey>() == PACKET_KEY_SIZE && size_of::<FlowKey>() == FLOW_KEY_SIZE);
 
 impl Line {
@@ -194,13 +201,37 @@ impl FlowKey {
         let mut out = FlowKey::ZERO;
         (0..4).for_each(|i| out.lines[i] = *key.line(i));
         out.lines[0].0[layout::PRESENCE.offset] = 0;
+        for (wide, narrow) in TUNNEL_ADDRESSES {
+            if let Some(address) = out.get(wide).strip_prefix(&IPV4_MAPPED) {
+                let address: [u8; 4] = address.try_into().expect("invariant: four bytes follow twelve of sixteen");
+                out.set(narrow, &address);
+                out.get_mut(wide).fill(0);
+            }
+        }
         out
     }
 
-    /// The part the datapath knows, as a mask or as a key with every non-zero line present.
+    /// The part the datapath knows, as a key with every non-zero line present.
     pub fn packet_part(&self) -> PacketKey {
+        self.packet_lines(IPV4_MAPPED)
+    }
+
+    /// The part the datapath knows, as a mask with every non-zero line present.
+    pub fn packet_mask(&self) -> PacketKey {
+        self.packet_lines([0xff; 12])
+    }
+
+    /// The lines of a packet, in which a tunnel's IPv4 addresses stand behind `prefix` in place of those of IPv6.
+    fn packet_lines(&self, prefix: [u8; 12]) -> PacketKey {
         let mut out = PacketKey { lines: [self.lines[0], self.lines[1], self.lines[2], self.lines[3]] };
-        let presence = (1..4).filter(|&i| !self.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
+        if TUNNEL_ADDRESSES.iter().any(|(_, narrow)| self.number(*narrow) != 0) {
+            for (wide, narrow) in TUNNEL_ADDRESSES {
+                let to = &mut out.lines[wide.line()].0[wide.offset % LINE_SIZE..][..wide.size];
+                to[..12].copy_from_slice(&prefix);
+                to[12..].copy_from_slice(self.get(narrow));
+            }
+        }
+        let presence = (1..4).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
         out.lines[0].0[layout::PRESENCE.offset] = presence;
         out
     }
@@ -317,6 +348,22 @@ mod tests {
         assert_eq!(table.number(layout::IN_PORT), 3);
         assert_eq!(table.get(layout::ND_TARGET), [9; 16]);
         assert_eq!(table.packet_part(), key);
+    }
+
+    #[test]
+    fn addresses_of_an_ipv4_tunnel_cross_to_the_datapath_and_back() {
+        let mut table = FlowKey::ZERO;
+        table.set(layout::TUN_IPV4_DST, &[1, 2, 3, 4]);
+        let key = table.packet_part();
+        assert_eq!(key.get(layout::TUN_IPV6_DST), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 1, 2, 3, 4]);
+        assert_eq!(key.get(layout::TUN_IPV6_SRC)[10..], [0xff, 0xff, 0, 0, 0, 0]);
+        assert_eq!(FlowKey::of_packet(&key), table);
+        let mut mask = FlowKey::ZERO;
+        mask.set(layout::TUN_IPV4_DST, &[0xff, 0, 0, 0]);
+        assert_eq!(mask.packet_mask().get(layout::TUN_IPV6_DST)[11..], [0xff, 0xff, 0, 0, 0]);
+        let mut other = FlowKey::ZERO;
+        other.set(layout::TUN_IPV6_DST, &[0xfe; 16]);
+        assert_eq!(FlowKey::of_packet(&other.packet_part()), other);
     }
 
     #[test]

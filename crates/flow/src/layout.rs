@@ -11,12 +11,13 @@
 //! | 2 | connection label and original tuple, rare tunnel and ND fields |
 //! | 3 | tunnel, MPLS labels |
 //! | 4 | registers (tables only) |
-//! | 5 | metadata, conjunction id, action-set output, packet type, NSH, a tunnel's IPv4 addresses (tables only) |
+//! | 5 | metadata, conjunction id, action-set output, packet type, NSH, a tunnel's IPv4 addresses and UDP port (tables only) |
 //!
 //! An OpenFlow port number in `IN_PORT` and `ACTSET_OUTPUT` is a 16-bit one ([`crate::OfPort`]), zero-extended.
 //! Addresses of an IPv4 tuple share bytes with those of an IPv6 one; `CT_IS_IPV6` tells them apart, and a match on such
 //! an address covers that byte too. A tunnel has addresses of both families in tables, where rules may set and match
-//! any of them; the datapath knows those of IPv6 only, as no port is a tunnel yet.
+//! any of them. In the datapath a tunnel's IPv4 addresses stand as IPv6 addresses that map them (`::ffff:1.2.3.4`),
+//! because no line has room for both; [`crate::FlowKey::of_packet`] and its reverse convert.
 
 /// A field's place: `offset` from the start of the key and `size`, both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,6 +193,8 @@ spans! {
     TUN_IPV4_SRC = 368, 4;
     /// Tunnel destination, IPv4.
     TUN_IPV4_DST = 372, 4;
+    /// Destination UDP port of the tunnel that the packet leaves by.
+    TUN_TP_DST = 376, 2;
 }
 
 /// Register `i`, 0 to 15.

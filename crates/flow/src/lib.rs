@@ -22,6 +22,7 @@ mod of_port;
 mod prereq;
 mod subfield;
 pub mod text;
+mod tunnel_key;
 
 pub use compact_key::CompactKey;
 pub use compose::{compose, compose_of_size};
@@ -34,3 +35,4 @@ pub use of_port::{OfPort, PortNames};
 pub use sluice_packet::VlanLimit;
 pub use subfield::SubField;
 pub use text::FlowTextError;
+pub use tunnel_key::{TunnelKey, tunnel_flags};

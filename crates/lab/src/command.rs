@@ -1,5 +1,6 @@
 //! `sluice lab`: which experiments, how large, and where the report goes.
 
+use crate::core_distance;
 use crate::experiment::Experiment;
 use crate::experiment_list::{EXPERIMENTS, named};
 use crate::files;
@@ -24,7 +25,8 @@ pub struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
     /// An experiment, "list" for their names, "quick" for a short look at all, "report" to render it
-    /// again, "losses" for where Sluice loses by the reports below a directory
+    /// again, "losses" for where Sluice loses by the reports below a directory, "core-distance" for
+    /// the cycles that a cache line takes from the first core to the last
     what: Option<String>,
     /// A short look: few points, few repetitions
     #[arg(long)]
@@ -56,6 +58,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
     let (size, wanted): (Size, Vec<&dyn Experiment>) = match args.what.as_deref() {
         Some("list") => return list(),
         Some("report") => return say_report(&args.out),
+        Some("core-distance") => return say_core_distance(),
         Some("losses") => {
             print!("{}", losses::collect(&args.out)?);
             return Ok(());
@@ -103,7 +106,7 @@ const QUICK_SHARE: f64 = 0.25;
 const KEPT: &str = "what was measured is kept; --resume goes on from there";
 
 /// What may be asked besides an experiment.
-const OTHERS: [&str; 5] = ["list", "losses", "quick", "report", "search"];
+const OTHERS: [&str; 6] = ["core-distance", "list", "losses", "quick", "report", "search"];
 /// Letters inserted, left out, changed or swapped within which a name was meant.
 const TYPED_WRONG_MAX: usize = 2;
 
@@ -115,6 +118,12 @@ fn unknown(name: &str) -> String {
     let meant = nearest.filter(|(distance, _)| *distance <= TYPED_WRONG_MAX);
     let meant = meant.map(|(_, known)| format!("; did you mean {known}?")).unwrap_or_default();
     format!("{name}: expected an experiment ({}), {}{meant}", experiments.join(", "), OTHERS.join(", "))
+}
+
+fn say_core_distance() -> Result<()> {
+    let cycles = core_distance::measure().context("core-distance: needs two cores")?;
+    println!("{cycles}");
+    Ok(())
 }
 
 /// Runs an experiment; what it found, and what ended it early.
@@ -215,7 +224,11 @@ mod tests {
         for (typed, meant) in [("quik", "quick"), ("subtabels", "subtables"), ("recrc", "recirc"), ("Cold", "cold")] {
             assert!(unknown(typed).ends_with(&format!("; did you mean {meant}?")), "{}", unknown(typed));
         }
-        assert!(unknown("nothing").ends_with("list, losses, quick, report, search"), "{}", unknown("nothing"));
+        assert!(
+            unknown("nothing").ends_with("core-distance, list, losses, quick, report, search"),
+            "{}",
+            unknown("nothing")
+        );
     }
 
     /// Fails the first time.

@@ -10,6 +10,16 @@ static ALL: LazyLock<Vec<usize>> = LazyLock::new(|| {
     if cores.is_empty() { vec![0] } else { cores }
 });
 
+/// The cores that the process may use, by number; at least one.
+pub fn all() -> &'static [usize] {
+    &ALL
+}
+
+/// Binds the caller's thread to a core. Where the system does not let us, it says so and goes on.
+pub fn bind(core: usize) {
+    bind_to(&[core]);
+}
+
 /// How many there are; at least one.
 pub fn count() -> usize {
     ALL.len()
@@ -34,16 +44,19 @@ pub enum Bound {
 impl Bound {
     /// Binds the caller's thread so. Where the system does not let us, it says so and goes on.
     pub fn apply(self) {
-        let mut cores = CpuSet::new();
-        let chosen: &[usize] = match self {
+        bind_to(match self {
             Bound::ToLast => &ALL[ALL.len() - 1..],
             Bound::OffLast if ALL.len() > 1 => &ALL[..ALL.len() - 1],
             Bound::OffLast | Bound::Nowhere => &ALL,
-        };
-        chosen.iter().for_each(|core| cores.set(*core));
-        if let Err(error) = sched_setaffinity(None, &cores) {
-            eprintln!("not bound to cores {chosen:?}: {error}");
-        }
+        });
+    }
+}
+
+fn bind_to(chosen: &[usize]) {
+    let mut cores = CpuSet::new();
+    chosen.iter().for_each(|core| cores.set(*core));
+    if let Err(error) = sched_setaffinity(None, &cores) {
+        eprintln!("not bound to cores {chosen:?}: {error}");
     }
 }
 

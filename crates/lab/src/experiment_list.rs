@@ -2,7 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::experiments::{
-    autopilot, caches, changes, cold, governor, peer, profile, recirc, rules, scale, storm, subtables,
+    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, storm, subtables,
 };
 use crate::files;
 use crate::record::Record;
@@ -21,6 +21,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &storm::STORM,
     &storm::SYN_FLOOD,
     &changes::Changes,
+    &gaps::Gaps,
     &cold::Cold,
     &profile::Profile,
     &peer::Peer,

@@ -8,6 +8,7 @@
 
 mod attack;
 mod command;
+mod core_distance;
 mod cores;
 mod experiment;
 mod experiment_list;

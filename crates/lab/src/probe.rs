@@ -2,7 +2,8 @@
 //!
 //! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer
 //! than [`SUSPECT_NS`] while the thread waited for its core, or the host took the core, says nothing of the switch and
-//! is left out.
+//! is left out. A probe that asks [`Asking::Always`] asks every millisecond besides: then only time lost within a
+//! millisecond of an iteration excuses it.
 
 use crate::switch::Ports;
 use anyhow::{Context, Result};
@@ -20,10 +21,23 @@ use std::time::Instant;
 /// Iterations that took longer are asked whether the PMD was running all the time.
 const SUSPECT_NS: u64 = 80_000;
 
+/// How old the answer about lost time may be that an iteration is compared with.
+const FRESH_NS: u64 = 1_000_000;
+
+/// When a probe asks how much time the thread has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// After an iteration that took long.
+    WhenSuspect,
+    /// Every millisecond besides, which costs some of the rate.
+    Always,
+}
+
 /// What the ports have seen.
 #[derive(Debug)]
 pub struct Probe {
     origin: Instant,
+    asking: Asking,
     iterations: Mutex<Iterations>,
     /// By sending port: packets, and when the last was sent.
     sent: [AtomicU64; SINKS],
@@ -47,9 +61,10 @@ impl Probe {
     ///
     /// # Errors
     /// If there is no memory for packets.
-    pub fn new(profile: &Profile) -> Result<(Arc<Probe>, Ports)> {
+    pub fn new(profile: &Profile, asking: Asking) -> Result<(Arc<Probe>, Ports)> {
         let probe = Arc::new(Probe {
             origin: Instant::now(),
+            asking,
             iterations: Mutex::default(),
             sent: Default::default(),
             last_ns: Default::default(),
@@ -104,7 +119,8 @@ impl Port for ProbePort {
 
     fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
         let (probe, pool) = (Arc::clone(&self.probe), Arc::clone(&self.pool));
-        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, lost: LostTime::default() })
+        let lost = LostTime::now();
+        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, asked_ns: 0, lost })
     }
 
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
@@ -122,6 +138,7 @@ struct ProbeRx {
     /// `None` at a port that only sends.
     stream: Option<FlowStream>,
     polled_ns: u64,
+    asked_ns: u64,
     lost: LostTime,
 }
 
@@ -130,13 +147,19 @@ impl RxQueue for ProbeRx {
         let Some(stream) = &mut self.stream else { return };
         let now_ns = self.probe.now_ns();
         let took = now_ns - self.polled_ns;
+        let is_suspect = took > SUSPECT_NS;
+        let asks = is_suspect || self.probe.asking == Asking::Always && now_ns - self.asked_ns > FRESH_NS;
+        let has_lost_time = asks && self.lost.has_grown();
         if self.polled_ns != 0 {
-            let is_interrupted = took > SUSPECT_NS && self.lost.has_grown();
             let mut iterations = self.probe.iterations();
-            if is_interrupted { iterations.interrupted += 1 } else { iterations.times.record(took) }
+            if is_suspect && has_lost_time { iterations.interrupted += 1 } else { iterations.times.record(took) }
         }
-        // The time that the question took belongs to no iteration.
-        self.polled_ns = if took > SUSPECT_NS { self.probe.now_ns() } else { now_ns };
+        self.polled_ns = now_ns;
+        if asks {
+            // The time that the question took belongs to no iteration.
+            self.polled_ns = self.probe.now_ns();
+            self.asked_ns = self.polled_ns;
+        }
         let first = batch.len();
         let n = buffers.fill(&self.pool, BATCH_MAX - first, stream.frame_size(), batch);
         let mut flows = [0; BATCH_MAX];
@@ -149,19 +172,24 @@ impl RxQueue for ProbeRx {
 }
 
 /// Time that the thread, or the whole machine, was kept from running.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LostTime {
     waited_ns: u64,
     stolen: u64,
 }
 
 impl LostTime {
-    /// Whether it has grown since this was last asked.
-    fn has_grown(&mut self) -> bool {
+    /// What the kernel says of the caller's thread.
+    fn now() -> Self {
         // "Time spent running, time spent waiting for a core, slices", and the eighth number of the first line.
         let waited_ns = number("/proc/thread-self/schedstat", 1).unwrap_or(0);
         let stolen = number("/proc/stat", 8).unwrap_or(0);
-        let now = LostTime { waited_ns, stolen };
+        LostTime { waited_ns, stolen }
+    }
+
+    /// Whether it has grown since this was last asked.
+    fn has_grown(&mut self) -> bool {
+        let now = LostTime::now();
         let has_grown = now.waited_ns > self.waited_ns || now.stolen > self.stolen;
         *self = now;
         has_grown

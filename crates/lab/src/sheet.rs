@@ -1,6 +1,6 @@
 //! The machine's sheet: what a result depends on.
 
-use crate::cores;
+use crate::{core_distance, cores};
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
@@ -19,6 +19,10 @@ impl Sheet {
             ("commit", commit()),
             ("cpu", cpu_info("model name")),
             ("cores", Some(format!("{} to be used", cores::count()))),
+            (
+                "core distance",
+                core_distance::measure().map(|cycles| format!("{cycles} cycles one way when this was written")),
+            ),
             ("mhz", cpu_info("cpu MHz")),
             ("tsc", Some(format!("{:.3} GHz", sluice_datapath::tsc_hz() as f64 / 1e9))),
             ("vectors", vectors()),

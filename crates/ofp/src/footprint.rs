@@ -1,8 +1,8 @@
-//! The memory of actions and flow-mods, for bounds on memory.
+//! The memory of actions, flow-mods and groups, for bounds on memory.
 
-use crate::FlowMod;
 use crate::ofpact::{Bundle, Conntrack, ControllerAction, Learn, LearnSpec, Multipath, NshProperty, OfAction, Sample};
-use sluice_flow::OfPort;
+use crate::{Bucket, FlowMod, GroupConfig};
+use sluice_flow::{FieldId, OfPort};
 
 /// What an allocation takes beside its content.
 const ALLOCATION: usize = 32;
@@ -11,6 +11,16 @@ impl FlowMod {
     /// The memory that it takes, counted at least as high as it is.
     pub fn bytes(&self) -> usize {
         size_of::<FlowMod>() + OfAction::bytes_of(&self.actions)
+    }
+}
+
+impl GroupConfig {
+    /// The memory that it takes, counted at least as high as it is.
+    pub fn bytes(&self) -> usize {
+        let bucket = |bucket: &Bucket| size_of::<Bucket>() + OfAction::bytes_of(&bucket.actions);
+        let buckets: usize = self.buckets.iter().map(bucket).sum();
+        let fields = size_of::<(FieldId, u128)>() * self.selection.fields.len();
+        size_of::<GroupConfig>() + 3 * ALLOCATION + self.selection.method.len() + fields + buckets
     }
 }
 
@@ -51,7 +61,7 @@ fn property_bytes(property: &NshProperty) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FlowCommand;
+    use crate::{FlowCommand, GroupCommand, GroupMod};
     use sluice_flow::PortNames;
 
     #[test]
@@ -70,5 +80,20 @@ mod tests {
         let learn = "actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
         assert!(bytes(learn) >= bytes(in_order[0]) + size_of::<Learn>() + 2 * size_of::<LearnSpec>());
         assert!(bytes(in_order[0]) >= size_of::<FlowMod>());
+    }
+
+    #[test]
+    fn groups_of_more_buckets_take_more() {
+        let bytes = |text: &str| {
+            let group = GroupMod::parse(text, GroupCommand::Add, &PortNames::NONE);
+            group.unwrap_or_else(|e| panic!("{text}: {e}")).config.bytes()
+        };
+        let in_order = [
+            "group_id=1,type=select",
+            "group_id=1,type=select,bucket=actions=output:1",
+            "group_id=1,type=select,bucket=actions=output:1,output:2",
+            "group_id=1,type=select,bucket=actions=output:1,bucket=actions=output:2",
+        ];
+        assert!(in_order.map(bytes).is_sorted_by(|a, b| a < b));
     }
 }

@@ -9,6 +9,8 @@ pub struct Paused {
     pub stack: Vec<(u128, u32)>,
     /// Whether the fields of the packet's connection mean something.
     pub conntracked: bool,
+    /// The mirrors that have a copy of the packet, a bit each.
+    pub mirrors: u32,
     /// The actions that are left, each stretch of them as of the rule that they are from.
     pub actions: Vec<Stretch>,
     /// The action set.

@@ -28,7 +28,10 @@ pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
     OfAction::flattened(actions).filter_map(group).collect()
 }
 
-/// Whether an action uses that meter.
-pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
-    OfAction::flattened(actions).any(|action| *action == OfAction::Meter(meter))
+/// The meters that actions use.
+pub(crate) fn meters_of(actions: &[OfAction]) -> impl Iterator<Item = u32> {
+    OfAction::flattened(actions).filter_map(|action| match action {
+        OfAction::Meter(meter) => Some(*meter),
+        _ => None,
+    })
 }

@@ -4,16 +4,22 @@ use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, Table
 use crate::expiry::Expirable;
 use crate::features::DpFeatures;
 use crate::group::Groups;
+use crate::hidden_flow::HiddenFlow;
 use crate::mac::MacTable;
 use crate::meter::Meters;
+use crate::mirror::Mirrors;
 use crate::patch_counts::PatchCounts;
 use crate::port::{Attach, PortConfig};
+use crate::routes::Routes;
 use crate::rule::Rule;
+use crate::rule_memory::SubtableCharge;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
+use crate::tunnel_ports::TunnelPorts;
 use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId, TrieField};
-use sluice_flow::{OfPort, VlanLimit};
+use sluice_fate::{DropReason, MemoryShare};
+use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PacketKey, PortNames, VlanLimit};
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,7 +42,12 @@ pub(crate) struct Bridge {
     pub tables: Box<[OfTable]>,
     pub groups: Groups,
     pub meters: Meters,
+    pub mirrors: Mirrors,
     pub macs: RwLock<MacTable>,
+    /// Flows that OpenFlow does not show.
+    pub hidden_flows: Vec<HiddenFlow>,
+    /// Whether it has controllers in its own network.
+    pub has_in_band: bool,
     /// Rules with a timeout.
     pub expirable: Expirable,
     /// How many rules with `delete_learned` learn into a table with a cookie.
@@ -51,7 +62,6 @@ pub(crate) struct LearnedCookie {
 }
 
 /// A table.
-#[derive(Default)]
 pub(crate) struct OfTable {
     /// Its name; empty: none.
     pub name: String,
@@ -63,9 +73,24 @@ pub(crate) struct OfTable {
     pub rules: Option<Box<Rules>>,
     pub counts: Arc<TableCounts>,
     pub capacity: TableCapacity,
+    /// The memory of its subtables.
+    pub subtables: SubtableCharge,
 }
 
 impl OfTable {
+    /// A table without rules, whose subtables take memory of that share.
+    pub fn new(memory: &Arc<MemoryShare>) -> Self {
+        OfTable {
+            name: String::new(),
+            miss: TableMiss::default(),
+            prefixes: None,
+            rules: None,
+            counts: Arc::default(),
+            capacity: TableCapacity::default(),
+            subtables: SubtableCharge::new(memory),
+        }
+    }
+
     /// Takes a configuration, before there are rules or once they are dealt with.
     pub fn configure(&mut self, config: &TableConfig) {
         self.name.clone_from(&config.name);
@@ -77,6 +102,7 @@ impl OfTable {
     pub fn remove(&mut self, id: RuleId) {
         if let Some(rules) = &mut self.rules {
             rules.remove(id);
+            self.subtables.set(rules.subtables_bytes());
         }
     }
 }
@@ -89,9 +115,11 @@ pub(crate) struct ExpiredRule {
 }
 
 impl Bridge {
-    pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
-        let macs = RwLock::new(MacTable::new(config.normal.mac_age_s, config.normal.mac_table_size));
-        let mut tables: Box<[OfTable]> = std::iter::repeat_with(OfTable::default).take(N_TABLES).collect();
+    /// A bridge without ports and rules. What its tables take beside their rules is of that share of memory.
+    pub fn new(id: BridgeId, config: BridgeConfig, memory: &Arc<MemoryShare>) -> Self {
+        let mut macs = MacTable::new(config.normal.mac_age_s, config.normal.mac_table_size);
+        macs.set_flood_vlans(&config.normal.flood_vlans);
+        let mut tables: Box<[OfTable]> = std::iter::repeat_with(|| OfTable::new(memory)).take(N_TABLES).collect();
         for table in &config.tables {
             if let Some(found) = tables.get_mut(usize::from(table.table)) {
                 found.configure(table);
@@ -108,7 +136,10 @@ impl Bridge {
             tables,
             groups: Groups::new(),
             meters: Meters::new(),
-            macs,
+            mirrors: Mirrors::default(),
+            macs: RwLock::new(macs),
+            hidden_flows: Vec::new(),
+            has_in_band: false,
             expirable: Expirable::default(),
             learners: HashMap::new(),
         }
@@ -138,6 +169,10 @@ pub(crate) struct SwitchState {
     pub bridges: Vec<Bridge>,
     /// The bridge and the port of each datapath port.
     pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
+    /// The ports that are tunnels.
+    pub tunnels: TunnelPorts,
+    /// Where the packets of tunnels leave.
+    pub routes: Routes,
     /// The bridge and the port of each port name.
     pub by_name: HashMap<String, (BridgeId, OfPort)>,
     /// The version of the tables at which lookups search.
@@ -164,6 +199,24 @@ impl SwitchState {
             let short = name.strip_prefix(own.as_str()).and_then(|rest| rest.strip_prefix('@')).unwrap_or(name);
             short.strip_prefix("ovs-") == Some(own)
         })
+    }
+
+    /// The bridge and the port that a packet belongs to which has that key.
+    pub fn port_of(&self, key: &PacketKey) -> Option<(BridgeId, OfPort)> {
+        let known = self.by_datapath.get(&key.in_port()).copied();
+        known.or_else(|| self.tunnels.receive(key))
+    }
+
+    /// Why a packet with that key belongs to no port. Of a tunnel that nobody has the log tells, too.
+    pub fn why_no_port(&self, key: &PacketKey) -> DropReason {
+        let flow = FlowKey::of_packet(key);
+        if !flow.has_tunnel() {
+            return DropReason::UpcallLost;
+        }
+        let packet = Match::of_packet(&flow);
+        let packet = packet.display(&PortNames::NONE, DEFAULT_PRIORITY);
+        tracing::warn!(target: "tunnel", rate_limit = 1, "receive tunnel port not found ({packet})");
+        DropReason::NoTunnelPort
     }
 
     pub fn bridge_named(&self, name: &str) -> Option<&Bridge> {

@@ -3,6 +3,7 @@
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX};
 use sluice_classifier::TrieField;
 use sluice_flow::SubField;
+use std::collections::BTreeSet;
 
 /// The type of the userspace datapath. Source: OVS lib/dpif-netdev.c.
 const NETDEV: &str = "netdev";
@@ -33,7 +34,7 @@ pub enum FragmentMode {
 }
 
 /// How action NORMAL forwards. Source: `ovs-vswitchd.conf.db(5)`, `Bridge`, `other_config`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalSettings {
     /// Seconds until an unused MAC entry expires.
     pub mac_age_s: u64,
@@ -41,11 +42,18 @@ pub struct NormalSettings {
     pub mac_table_size: usize,
     /// Whether packets to addresses that are reserved for protocols between bridges are forwarded.
     pub forward_bpdu: bool,
+    /// VLANs in which nothing is learned, so that all packets are flooded, as mirrors to a VLAN want it.
+    pub flood_vlans: BTreeSet<u16>,
 }
 
 impl Default for NormalSettings {
     fn default() -> Self {
-        NormalSettings { mac_age_s: DEFAULT_AGE_S, mac_table_size: DEFAULT_MAX, forward_bpdu: false }
+        NormalSettings {
+            mac_age_s: DEFAULT_AGE_S,
+            mac_table_size: DEFAULT_MAX,
+            forward_bpdu: false,
+            flood_vlans: BTreeSet::new(),
+        }
     }
 }
 

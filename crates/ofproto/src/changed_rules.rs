@@ -31,23 +31,23 @@ pub(crate) struct TableChanges {
 
 /// Rules of one mask.
 #[derive(Debug)]
-struct RulesOfMask {
+pub(crate) struct RulesOfMask {
     /// The words in which the mask has bits.
-    mask: Vec<WordMask>,
+    pub mask: Vec<WordMask>,
     /// The rules' values of these words.
-    values: HashSet<Box<[u64]>>,
+    pub values: HashSet<Box<[u64]>>,
 }
 
 /// The bits of a mask in word `place` of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct WordMask {
+pub(crate) struct WordMask {
     place: usize,
     bits: u64,
 }
 
 /// A word of the key of a search: its value in the bits that are known, which are the same for each packet of the
 /// megaflow.
-struct KnownWord {
+pub(crate) struct KnownWord {
     value: u64,
     known: u64,
 }
@@ -77,6 +77,11 @@ impl TableChanges {
         }
     }
 
+    /// The rules by mask, unless they are too many to tell apart.
+    pub fn rules(&self) -> Option<&[RulesOfMask]> {
+        (self.count <= RULES_MAX).then_some(&self.masks[..])
+    }
+
     fn give_up(&mut self) {
         self.count = RULES_MAX + 1;
         self.masks.clear();
@@ -92,22 +97,32 @@ impl TableChanges {
 
 impl RulesOfMask {
     fn may_match(&self, known: impl Fn(usize) -> KnownWord) -> bool {
-        let words: ArrayVec<KnownWord, WORDS> = self.mask.iter().map(|at| known(at.place)).collect();
-        let pairs = || self.mask.iter().zip(&words);
-        if pairs().all(|(at, word)| at.bits & !word.known == 0) {
-            let value: ArrayVec<u64, WORDS> = pairs().map(|(at, word)| word.value & at.bits).collect();
+        if let Some(value) = search_value(&self.mask, &known) {
             return self.values.contains(&value[..]);
         }
+        let words: ArrayVec<KnownWord, WORDS> = self.mask.iter().map(|at| known(at.place)).collect();
         let agrees = |value: &[u64]| {
-            pairs().zip(value).all(|((at, word), value)| (word.value ^ value) & at.bits & word.known == 0)
+            let pairs = self.mask.iter().zip(&words);
+            pairs.zip(value).all(|((at, word), value)| (word.value ^ value) & at.bits & word.known == 0)
         };
         self.values.len() > COMPARED_MAX || self.values.iter().any(|value| agrees(value))
     }
 }
 
+/// The value that a rule of that mask must have to match a search, if all bits of the mask are known of its key.
+pub(crate) fn search_value(mask: &[WordMask], known: impl Fn(usize) -> KnownWord) -> Option<ArrayVec<u64, WORDS>> {
+    let value = |at: &WordMask| {
+        let word = known(at.place);
+        (at.bits & !word.known == 0).then_some(word.value & at.bits)
+    };
+    mask.iter().map(value).collect()
+}
+
 /// What is known of a word of the key of a search.
-fn known(record: &XlateCache, mask: &PacketKey, key: &SearchKey, place: usize) -> KnownWord {
+pub(crate) fn known(record: &XlateCache, mask: &PacketKey, key: &SearchKey, place: usize) -> KnownWord {
     let (mut value, mut known) = match place {
+        // Those of an IPv4 tunnel stand there in the record's key, and nothing in the search's.
+        TUNNEL_ADDRESSES_START..TUNNEL_ADDRESSES_END => (0, 0),
         0..PACKET_WORDS => (record.word(place), mask_word(mask, place)),
         // Registers and metadata have fixed initial values.
         _ => (INITIAL[place], u64::MAX),
@@ -121,6 +136,10 @@ fn known(record: &XlateCache, mask: &PacketKey, key: &SearchKey, place: usize) -
     }
     KnownWord { value, known }
 }
+
+/// The words of a tunnel's addresses in the datapath's key.
+const TUNNEL_ADDRESSES_START: usize = layout::TUN_IPV6_SRC.offset / 8;
+const TUNNEL_ADDRESSES_END: usize = layout::TUN_FLAGS.offset / 8;
 
 /// The bits of each word that the classifier sets during a search: a rule may match any value of them.
 const CONJUNCTION: [u64; WORDS] = {

@@ -85,7 +85,7 @@ fn missing(action: &OfAction) -> Option<&'static str> {
             Some(NO_NSH)
         }
         OfAction::Move { src, dst } if is_nsh(src.field) || is_nsh(dst.field) => Some(NO_NSH),
-        OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, and tunnels are not built yet"),
+        OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, which is not built yet"),
         _ => None,
     }
 }

@@ -220,6 +220,7 @@ impl Frozen {
         Paused {
             stack: self.stack.iter().map(|s| (s.value, s.n_bytes)).collect(),
             conntracked: self.conntracked,
+            mirrors: self.mirrors,
             actions: stretches,
             action_set: self.action_set.clone(),
             datapath_port: port.0,
@@ -243,6 +244,7 @@ impl Frozen {
             stack: paused.stack.iter().map(|&(value, n_bytes)| StackValue { value, n_bytes }).collect(),
             was_mpls: false,
             conntracked: paused.conntracked,
+            mirrors: paused.mirrors,
             actions: left,
             action_set: paused.action_set.clone(),
             userdata: Vec::new(),

@@ -8,7 +8,8 @@
 //!
 //! **What is known of those keys.** Their bits under the megaflow's mask equal those of its packet. Bits that actions
 //! wrote before the search are also equal for all its packets, because everything the actions read is in the mask. If a
-//! rule wants another value in a known bit, it cannot match; otherwise it may. See `changed_rules` for many rules.
+//! rule wants another value in a known bit, it cannot match; otherwise it may. See `changed_rules` for many rules,
+//! and `dependency_index` for the megaflows that are asked at all.
 
 use crate::bridge::Bridge;
 use crate::bridge_config::BridgeId;
@@ -23,13 +24,13 @@ use std::sync::Arc;
 /// What has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    everything: bool,
+    pub everything: bool,
     /// Bridges of which anything may have changed, such as a setting.
-    bridges: Vec<BridgeId>,
-    tables: Vec<TableChanges>,
-    mac_entries: HashSet<(BridgeId, u16, Mac)>,
+    pub bridges: Vec<BridgeId>,
+    pub tables: Vec<TableChanges>,
+    pub mac_entries: HashSet<(BridgeId, u16, Mac)>,
     /// Ports, groups and meters that were added, removed or modified.
-    dependencies: Vec<(BridgeId, Dependency)>,
+    pub dependencies: Vec<(BridgeId, Dependency)>,
 }
 
 impl Changes {
@@ -49,9 +50,10 @@ impl Changes {
     }
 
     /// A port was added, removed or modified. This affects the megaflows that looked it up, or a MAC entry that was
-    /// removed with it. A patch port affects all megaflows.
+    /// removed with it. A patch port affects all megaflows, and so
+    /// does a tunnel: packets may belong to it now that belonged to another one.
     pub fn of_port(bridge: &Bridge, port: &PortConfig) -> Self {
-        if let Attach::Patch(_) = port.attach {
+        if let Attach::Patch(_) | Attach::Tunnel(_) = port.attach {
             return Changes::everything();
         }
         let mut changes = Changes::of(bridge.id, Dependency::Port(port.number));

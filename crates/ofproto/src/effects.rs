@@ -11,6 +11,7 @@ use crate::rule::Rule;
 use parking_lot::Mutex;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
+use std::net::Ipv6Addr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,8 +25,10 @@ const MAX_WAITING: usize = 4096;
 pub(crate) enum Effect {
     /// An address sent a packet from a port.
     LearnMac { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, now_ms: u64 },
-    /// A `learn` action makes a rule.
-    Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32, now_ms: u64 },
+    /// A `learn` action makes a rule of a packet that came by that port.
+    Learn { bridge: BridgeId, port: OfPort, flow: Arc<FlowMod>, limit: u32, now_ms: u64 },
+    /// A neighbour in a bridge's network has shown its address.
+    Neighbour { bridge: BridgeId, ip: Ipv6Addr, mac: Mac, now_ms: u64 },
     /// A TCP connection of a rule with `fin_timeout` is closing.
     LowerTimeouts { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
 }
@@ -87,6 +90,13 @@ impl EffectQueue {
     pub fn await_next(&self) {
         self.is_awaited.store(true, SeqCst);
         if self.queued.load(SeqCst) != self.done.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the control thread, if it asked to be, for what is not in the queue.
+    pub fn wake_for_request(&self) {
+        if self.is_awaited.load(SeqCst) {
             self.wake();
         }
     }

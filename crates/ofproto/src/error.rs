@@ -2,6 +2,10 @@
 
 use sluice_flow::OfPort;
 
+/// Why a rule or a group gets no memory.
+const NO_RULE_MEMORY: &str =
+    "rules and groups take as much memory as they may (rule-memory), or more than a share of it";
+
 /// Why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -56,6 +60,16 @@ pub enum Error {
         /// Number.
         datapath: u32,
     },
+    /// Another port is the same tunnel.
+    #[error("{name}: attempting to add tunnel port with same config as port '{other}' ({tunnel})")]
+    TunnelTaken {
+        /// Port.
+        name: String,
+        /// The other one.
+        other: String,
+        /// What both are.
+        tunnel: String,
+    },
     /// There is no such table.
     #[error("table {0}: expected 0 to 254")]
     BadTable(u8),
@@ -102,6 +116,15 @@ pub enum Error {
         /// Rules at most.
         limit: usize,
     },
+    /// The memory of rules is in use.
+    #[error("table {table}: {NO_RULE_MEMORY}")]
+    RuleMemory {
+        /// Table.
+        table: u8,
+    },
+    /// The memory of groups is in use.
+    #[error("group {0}: {NO_RULE_MEMORY}")]
+    GroupMemory(u32),
     /// The group exists.
     #[error("group {0} is there already")]
     GroupExists(u32),

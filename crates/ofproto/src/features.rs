@@ -86,7 +86,7 @@ use FeatureValue::{Bool, Number};
 
 const FEATURES: [FeatureRow; 26] = [
     row(Feature::MaskedSetAction, "masked_set_action", "Masked set action", Bool(true)),
-    row(Feature::TnlPushPop, "tnl_push_pop", "Tunnel push pop", Bool(false)),
+    row(Feature::TnlPushPop, "tnl_push_pop", "Tunnel push pop", Bool(true)),
     row(Feature::Ufid, "ufid", "Ufid", Bool(true)),
     row(Feature::Trunc, "trunc", "Truncate action", Bool(true)),
     row(Feature::Clone, "clone", "Clone action", Bool(true)),
@@ -299,7 +299,7 @@ mod tests {
     fn a_datapath_tells_what_it_can_do() {
         let features = DpFeatures::new(VlanLimit::MAX);
         let shown = features.show();
-        assert!(shown.starts_with("Masked set action: Yes\nTunnel push pop: No\n"), "{shown}");
+        assert!(shown.starts_with("Masked set action: Yes\nTunnel push pop: Yes\n"), "{shown}");
         assert!(shown.contains("\nMax VLAN headers: 2\n") && shown.ends_with("\nIPv6 ND Extension: Yes\n"), "{shown}");
         let probed = features.probed("dummy@ovs-dummy");
         assert_eq!(probed[1], "dummy@ovs-dummy: VLAN header stack length probed as 2");

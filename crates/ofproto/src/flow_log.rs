@@ -48,7 +48,7 @@ impl Ofproto {
     /// The type of the datapath that a packet of this key came to; empty if its port has gone.
     fn datapath_type(&self, key: &PacketKey) -> String {
         let state = self.state();
-        let bridge = state.by_datapath.get(&key.in_port()).and_then(|(id, _)| state.bridge(*id));
+        let bridge = state.port_of(key).and_then(|(id, _)| state.bridge(id));
         bridge.map_or_else(String::new, |bridge| bridge.config.datapath_type.clone())
     }
 }

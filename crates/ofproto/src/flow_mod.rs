@@ -5,9 +5,7 @@
 //! removed and the hidden ones unhidden. The lock that translations share is released every [`CHUNK`] changes, so that
 //! a bundle of a million flows does not stop the PMDs' upcalls.
 
-use crate::action_refs::uses_meter;
 use crate::bridge::{Bridge, LearnedCookie};
-use crate::bridge_config::N_TABLES;
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
 use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
@@ -15,11 +13,13 @@ use crate::error::Error;
 use crate::expiry::RulePlace;
 use crate::group::{self, Groups};
 use crate::rule::{Rule, RuleCounts};
+use crate::rule_memory::{RuleCharge, actions_bytes, rule_bytes};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
 use crate::rule_select::{has_at_least, is_learned, rules_of, select};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
+use sluice_fate::{MemoryCharge, MemoryShare};
 use sluice_flow::Match;
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupCommand, GroupMod, OfAction};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
@@ -39,22 +39,45 @@ pub enum BundleChange {
 
 /// A change that [`Ofproto::transact`](crate::Ofproto) makes.
 pub(crate) trait TableChange {
-    /// The change of rules if it may select many: it is made in pieces then.
-    fn selects(&self) -> Option<&FlowMod>;
-}
+    /// The change if it may select many rules: it is made in pieces then.
+    fn selects(&self) -> Option<WideChange<'_>>;
 
-impl TableChange for &FlowMod {
-    fn selects(&self) -> Option<&FlowMod> {
-        matches!(self.command, FlowCommand::Delete | FlowCommand::Modify).then_some(self)
+    /// Whether it changes groups.
+    fn changes_groups(&self) -> bool {
+        false
     }
 }
 
+/// A change that may select many rules.
+#[derive(Clone, Copy)]
+pub(crate) enum WideChange<'a> {
+    /// A modification or deletion of rules.
+    Rules(&'a FlowMod),
+    /// A deletion of groups, with the rules that use them.
+    Groups(&'a GroupMod),
+}
+
+impl TableChange for &FlowMod {
+    fn selects(&self) -> Option<WideChange<'_>> {
+        wide_rules(self)
+    }
+}
+
+fn wide_rules(fm: &FlowMod) -> Option<WideChange<'_>> {
+    matches!(fm.command, FlowCommand::Delete | FlowCommand::Modify).then_some(WideChange::Rules(fm))
+}
+
 impl TableChange for BundleChange {
-    fn selects(&self) -> Option<&FlowMod> {
+    fn selects(&self) -> Option<WideChange<'_>> {
         match self {
-            BundleChange::Flow(fm) if matches!(fm.command, FlowCommand::Delete | FlowCommand::Modify) => Some(fm),
+            BundleChange::Flow(fm) => wide_rules(fm),
+            BundleChange::Group(gm) if gm.command == GroupCommand::Delete => Some(WideChange::Groups(gm)),
             _ => None,
         }
+    }
+
+    fn changes_groups(&self) -> bool {
+        matches!(self, BundleChange::Group(_))
     }
 }
 
@@ -80,6 +103,12 @@ pub(crate) struct HiddenRule {
     pub matches: Option<Match>,
 }
 
+/// The actions of rules that one request modifies, and what they take.
+pub(crate) struct SharedActions {
+    actions: Arc<[OfAction]>,
+    charge: Arc<MemoryCharge>,
+}
+
 /// A transaction on one bridge.
 pub(crate) struct PendingTransaction {
     pub version: u64,
@@ -95,13 +124,16 @@ pub(crate) struct PendingTransaction {
     pub updates: Option<Vec<PendingUpdate>>,
     /// The request that caused it.
     pub by: Option<Requester>,
+    /// The memory of new rules and groups.
+    pub memory: Arc<MemoryShare>,
     /// The [`LearnedCookie`]s of added and of hidden rules.
     learners_added: Vec<LearnedCookie>,
     learners_hidden: Vec<LearnedCookie>,
 }
 
 impl PendingTransaction {
-    pub fn new(version: u64, now_ms: u64, is_monitored: bool) -> Self {
+    /// A transaction that makes a version of the tables, with new rules and groups of that share of memory.
+    pub fn new(version: u64, now_ms: u64, memory: Arc<MemoryShare>) -> Self {
         PendingTransaction {
             version,
             now_ms,
@@ -110,8 +142,9 @@ impl PendingTransaction {
             groups: None,
             changed: FlowModCounts::default(),
             changes: Changes::default(),
-            updates: is_monitored.then(Vec::new),
+            updates: None,
             by: None,
+            memory,
             learners_added: Vec::new(),
             learners_hidden: Vec::new(),
         }
@@ -124,21 +157,14 @@ impl PendingTransaction {
         }
     }
 
-    /// Changes the groups. Deletes the rules that use a deleted group. After an error the caller must revert the
-    /// transaction.
-    pub fn apply_group(&mut self, bridge: &mut Bridge, gm: &GroupMod) -> Result<(), Error> {
+    /// Changes the groups; returns those that are deleted, whose rules the caller must hide. After an error the caller
+    /// must revert the transaction. Only this transaction sees the result: `bridge` is as before.
+    pub fn apply_group(&mut self, bridge: &Bridge, gm: &GroupMod) -> Result<Vec<u32>, Error> {
         let groups = self.groups.get_or_insert_with(|| bridge.groups.clone());
         for check in gm.config.buckets.iter().map(|bucket| check_bucket(&bucket.actions)) {
             check?;
         }
-        for gone in group::apply(groups, gm, self.now_ms)? {
-            let mut rules = FlowMod::new(FlowCommand::Delete);
-            rules.out_group = Some(gone);
-            for (table, id) in select(bridge, &rules, false, true) {
-                self.hide(bridge, table, id, Some(FlowRemovedReason::GroupDelete));
-            }
-        }
-        Ok(())
+        group::apply(groups, gm, self.now_ms, &self.memory)
     }
 
     /// Checks the actions of a rule.
@@ -168,12 +194,16 @@ impl PendingTransaction {
     }
 
     fn add(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
+        self.add_at(bridge, fm, fm.priority.into())
+    }
+
+    /// Adds a rule with a priority that may be above those of OpenFlow.
+    pub fn add_at(&mut self, bridge: &mut Bridge, fm: &FlowMod, priority: u32) -> Result<(), Error> {
         let table = fm.table.unwrap_or(0);
         check_table(table)?;
         check_match(&fm.matches)?;
         self.check(bridge, table, &fm.actions)?;
         let rules = bridge.rules_mut(table);
-        let priority = u32::from(fm.priority);
         let old = rules.find_exact(&fm.matches, priority, LATEST).map(|r| (r.id(), Arc::clone(r.payload())));
         if old.is_none() && fm.flags.check_overlap {
             let criteria = Criteria::new(&fm.matches);
@@ -184,6 +214,8 @@ impl PendingTransaction {
         if old.is_none() {
             self.make_room(bridge, table)?;
         }
+        let freed = old.as_ref().map_or(0, |(_, rule)| rule.charge.bytes());
+        let charge = self.charge(bridge, table, fm, freed)?;
         // A reset of the counters does not restart the idle timeout.
         let used_ms = old.as_ref().map_or(self.now_ms, |(_, rule)| rule.stats().used_ms);
         let counts = match &old {
@@ -192,7 +224,7 @@ impl PendingTransaction {
         };
         let rule = Rule {
             table,
-            priority: fm.priority,
+            priority,
             cookie: fm.new_cookie.unwrap_or(0),
             actions: fm.actions.as_slice().into(),
             flags: fm.flags,
@@ -205,6 +237,7 @@ impl PendingTransaction {
             hard_timeout: fm.hard_timeout.into(),
             counts,
             id: OnceLock::new(),
+            charge,
         };
         self.changed.added += 1;
         let mut old_actions = None;
@@ -212,9 +245,23 @@ impl PendingTransaction {
             self.hide(bridge, table, id, None);
             old_actions = (old.actions != rule.actions).then(|| Arc::clone(&old.actions));
         }
+        let is_shown = rule.openflow_priority().is_some();
         let id = self.insert(bridge, &fm.matches, rule);
-        self.note_update(RuleUpdateEvent::Added, table, id, old_actions);
+        if is_shown {
+            self.note_update(RuleUpdateEvent::Added, table, id, old_actions);
+        }
         Ok(())
+    }
+
+    /// The charge of a rule that is added, in the place of one that gives `freed` bytes back.
+    fn charge(&self, bridge: &mut Bridge, table: u8, fm: &FlowMod, freed: usize) -> Result<RuleCharge, Error> {
+        let own = rule_bytes(bridge.rules_mut(table), &fm.matches);
+        let of_actions = actions_bytes(&fm.actions, 1);
+        let take = || {
+            let actions = MemoryCharge::take(&self.memory, of_actions, freed.saturating_sub(own))?;
+            RuleCharge::take(&self.memory, own, &Arc::new(actions), freed)
+        };
+        take().ok_or(Error::RuleMemory { table })
     }
 
     /// Evicts a rule if the table is full and evicts; an error if it is full and cannot.
@@ -228,19 +275,32 @@ impl PendingTransaction {
 
     fn modify(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let selected = select(bridge, fm, fm.command == FlowCommand::ModifyStrict, false);
-        self.begin_modify(bridge, fm, &selected)?;
-        self.modify_selected(bridge, fm, &fm.actions.as_slice().into(), &selected);
+        if let Some(actions) = self.begin_modify(bridge, fm, &selected)? {
+            self.modify_selected(bridge, fm, &actions, &selected);
+        }
         Ok(())
     }
 
-    /// Checks a modification, and adds the rule if none is selected and the request says so.
-    pub fn begin_modify(&mut self, bridge: &mut Bridge, fm: &FlowMod, selected: &[RulePlace]) -> Result<(), Error> {
+    /// Checks a modification, and adds the rule if none is selected and the request says so. Returns the new actions of
+    /// those that are selected, if any is.
+    pub fn begin_modify(
+        &mut self,
+        bridge: &mut Bridge,
+        fm: &FlowMod,
+        selected: &[RulePlace],
+    ) -> Result<Option<SharedActions>, Error> {
         // OpenFlow 1.2 and later never add a flow here: they say no new cookie.
         if selected.is_empty() && fm.cookie_mask == 0 && fm.new_cookie.is_some() {
-            return self.add(bridge, fm);
+            return self.add(bridge, fm).map(|()| None);
         }
+        let Some(&(table, _)) = selected.first() else { return Ok(None) };
         let mut tables = selected.chunk_by(|a, b| a.0 == b.0);
-        tables.try_for_each(|of_table| self.check(bridge, of_table[0].0, &fm.actions))
+        tables.try_for_each(|of_table| self.check(bridge, of_table[0].0, &fm.actions))?;
+        let rules = selected.iter().filter_map(|&(table, id)| Some(rules_of(bridge, table)?.rule(id)?.payload()));
+        let freed = rules.map(|rule| rule.charge.actions_bytes()).sum();
+        let charge = MemoryCharge::take(&self.memory, actions_bytes(&fm.actions, selected.len()), freed);
+        let charge = Arc::new(charge.ok_or(Error::RuleMemory { table })?);
+        Ok(Some(SharedActions { actions: fm.actions.as_slice().into(), charge }))
     }
 
     /// Modifies rules that a request selects.
@@ -248,14 +308,18 @@ impl PendingTransaction {
         &mut self,
         bridge: &mut Bridge,
         fm: &FlowMod,
-        actions: &Arc<[OfAction]>,
+        actions: &SharedActions,
         selected: &[RulePlace],
     ) {
+        let SharedActions { actions, charge } = actions;
         for &(table, id) in selected {
             let in_table = bridge.rules_mut(table);
             let Some(found) = in_table.rule(id) else { continue };
             let matches = in_table.match_of(found);
             let old = Arc::clone(found.payload());
+            // It takes as much as the old one, which goes: it gets that in any case.
+            let own = rule_bytes(in_table, &matches);
+            let Some(charge) = RuleCharge::take(&self.memory, own, charge, own) else { continue };
             let counts = if fm.flags.reset_counts {
                 Arc::new(RuleCounts::new(old.stats().used_ms))
             } else {
@@ -276,6 +340,7 @@ impl PendingTransaction {
                 hard_timeout: old.hard_timeout().into(),
                 counts,
                 id: OnceLock::new(),
+                charge,
             };
             self.changed.modified += 1;
             self.hide(bridge, table, id, None);
@@ -292,11 +357,14 @@ impl PendingTransaction {
     fn insert(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
         self.changes.add_rule(bridge.id, rule.table, || Some(*matches));
         self.learners_added.extend(learned_cookies(&rule.actions));
-        let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
+        let (table, priority, rule) = (rule.table, rule.priority, Arc::new(rule));
         let conjunctions = conjunctions(&rule.actions);
         let payload = Arc::clone(&rule);
-        let (id, displaced) = bridge.rules_mut(table).insert(matches, priority, self.version, &conjunctions, payload);
+        let rules = bridge.rules_mut(table);
+        let (id, displaced) = rules.insert(matches, priority, self.version, &conjunctions, payload);
         debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
+        let subtables = rules.subtables_bytes();
+        bridge.tables[usize::from(table)].subtables.set(subtables);
         _ = rule.id.set(id);
         if let Some(expiry_ms) = rule.expiry_ms() {
             bridge.expirable.insert((table, id), expiry_ms);
@@ -323,20 +391,10 @@ impl PendingTransaction {
             _ => capacity.remove_unordered(),
         }
         self.changed.deleted += usize::from(reason.is_some());
-        if let Some(reason) = reason {
+        if let Some(reason) = reason.filter(|_| rule.openflow_priority().is_some()) {
             self.note_update(RuleUpdateEvent::Removed(reason), table, id, None);
         }
         self.hidden.push(HiddenRule { table, id, rule, reason, matches });
-    }
-
-    /// Hides the rules that use a meter.
-    pub fn hide_users(&mut self, bridge: &mut Bridge, meter: u32) {
-        for table in 0..N_TABLES as u8 {
-            let Some(rules) = rules_of(bridge, table) else { continue };
-            let users = rules.iter(LATEST).filter(|rule| uses_meter(&rule.payload().actions, meter));
-            let users: Vec<_> = users.map(|rule| rule.id()).collect();
-            users.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::MeterDelete)));
-        }
     }
 
     /// Adds a learned rule, or refreshes an identical one; whether the limit (0: none) allowed it.
@@ -359,9 +417,10 @@ impl PendingTransaction {
         // Before the rules go: one that was added and hidden again is counted only once.
         self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.restore());
         for (table, id) in self.added.into_iter().rev() {
-            bridge.rules_mut(table).remove(id);
+            let of_table = &mut bridge.tables[usize::from(table)];
+            of_table.remove(id);
+            of_table.capacity.remove();
             bridge.expirable.remove(&(table, id));
-            bridge.tables[usize::from(table)].capacity.remove();
         }
         for hidden in self.hidden {
             // A rule that was added and hidden within the transaction has just been removed.

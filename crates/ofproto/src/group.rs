@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use sluice_action::HashAlgorithm;
+use sluice_fate::{MemoryCharge, MemoryShare};
 use sluice_ofp::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_MAX, GroupCommand, GroupConfig, GroupKind,
     GroupMod,
@@ -16,6 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The least and the largest number of hash values of a select group. Source: OVS ofproto-dpif.c.
 const HASHES_MIN: u64 = 16;
 const HASHES_MAX: u64 = 256;
+
+/// What an allocation takes beside its content.
+const ALLOCATION: usize = 32;
 
 /// OVS's name of the module that tells how groups are made.
 const LOG: &str = "ofproto_dpif";
@@ -34,6 +38,8 @@ pub(crate) struct Group {
     counts: BucketCounts,
     /// By index in `config.buckets`.
     buckets: Box<[BucketCounts]>,
+    /// The memory that it takes.
+    charge: MemoryCharge,
 }
 
 /// How a select group chooses a bucket.
@@ -88,10 +94,10 @@ pub struct GroupEntry {
 }
 
 impl Group {
-    fn new(id: u32, config: GroupConfig, created_ms: u64) -> Self {
+    fn new(id: u32, config: GroupConfig, created_ms: u64, charge: MemoryCharge) -> Self {
         let method = method(id, &config);
         let buckets = config.buckets.iter().map(|_| BucketCounts::default()).collect();
-        Group { id, config, created_ms, method, counts: BucketCounts::default(), buckets }
+        Group { id, config, created_ms, method, counts: BucketCounts::default(), buckets, charge }
     }
 
     /// Credits packets to one bucket, or to all (`None`).
@@ -207,8 +213,22 @@ fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
     Some(map)
 }
 
-/// Makes one change to `groups`; returns the numbers of the deleted groups.
-pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<Vec<u32>, Error> {
+/// The memory of a group with that configuration, counted at least as high as it is.
+fn bytes_of(config: &GroupConfig) -> usize {
+    let hashes = if config.kind == GroupKind::Select { HASHES_MAX as usize * size_of::<usize>() } else { 0 };
+    let counts = size_of::<BucketCounts>() * config.buckets.len();
+    // Maps of groups are trees, whose nodes may be half empty.
+    let in_maps = 2 * size_of::<(u32, Arc<Group>)>() + 2 * ALLOCATION;
+    size_of::<Group>() + 3 * ALLOCATION + in_maps + config.bytes() + counts + hashes
+}
+
+/// Makes one change to `groups`, with memory of that share; returns the numbers of the deleted groups.
+pub(crate) fn apply(
+    groups: &mut Groups,
+    gm: &GroupMod,
+    now_ms: u64,
+    memory: &Arc<MemoryShare>,
+) -> Result<Vec<u32>, Error> {
     use GroupCommand::{Add, AddOrModify, Delete, InsertBucket, Modify, RemoveBucket};
     if gm.command == Delete {
         let all = gm.group > GROUP_MAX;
@@ -240,8 +260,9 @@ pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<V
     if watches_itself(groups, gm.group, &config) {
         return Err(Error::GroupLoop(gm.group));
     }
-    let created_ms = old.map_or(now_ms, |old| old.created_ms);
-    groups.insert(gm.group, Arc::new(Group::new(gm.group, config, created_ms)));
+    let (created_ms, freed) = old.map_or((now_ms, 0), |old| (old.created_ms, old.charge.bytes()));
+    let charge = MemoryCharge::take(memory, bytes_of(&config), freed).ok_or(Error::GroupMemory(gm.group))?;
+    groups.insert(gm.group, Arc::new(Group::new(gm.group, config, created_ms, charge)));
     Ok(Vec::new())
 }
 

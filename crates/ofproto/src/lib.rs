@@ -60,15 +60,20 @@
 //! | [`rules`], [`flow_mod`], [`transaction`], [`check`], [`removed`] | atomic changes of rules and groups |
 //! | [`rule_select`], [`action_refs`] | finding rules; the ports, groups and meters of actions |
 //! | [`table_capacity`], [`eviction`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
+//! | [`rule_memory`] | the memory of rules and groups, shared by those who make them |
+//! | [`hidden_flow`] | flows that OpenFlow does not show |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
 //! | [`meter`], [`meter_mod`] | meters; each one is a meter of the datapath |
 //! | [`xlate`] | translation |
+//! | [`mirror`] | copies of what ports receive and send |
 //! | [`recirc`] | frozen translations, which wait for their packet to recirculate |
 //! | [`upcall`], [`xlate_cache`], [`effects`], [`tick`] | upcalls, what they have used, and their effects |
 //! | [`depends`], [`search_key`], [`revalidate`] | which megaflows a change affects; whether a megaflow is still right |
 //! | [`controller`], [`metadata`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`], [`trace_passes`] | `ofproto/trace`: a translation as text |
+//! | [`tunnel`], [`tunnel_ports`] | tunnel fields; which port a tunnel packet belongs to |
+//! | [`routes`], [`neighbours`], [`tunnel_config`] | where the packets of tunnels leave, and to whom |
 //! | [`fdb`] | the commands `fdb/*` on MAC entries |
 #![forbid(unsafe_code)]
 
@@ -78,6 +83,7 @@ mod bridge_config;
 mod changed_rules;
 mod check;
 mod controller;
+mod dependency_index;
 mod depends;
 mod effects;
 mod error;
@@ -88,11 +94,14 @@ mod features;
 mod flow_log;
 mod flow_mod;
 mod group;
+mod hidden_flow;
 mod log_limit;
 mod mac;
 mod metadata;
 mod meter;
 mod meter_mod;
+mod mirror;
+mod neighbours;
 mod ofproto;
 mod patch_counts;
 mod port;
@@ -100,7 +109,9 @@ mod port_usage;
 mod recirc;
 mod removed;
 mod revalidate;
+mod routes;
 mod rule;
+mod rule_memory;
 mod rule_monitor;
 mod rule_select;
 mod rule_updates;
@@ -115,6 +126,8 @@ mod trace_command;
 mod trace_passes;
 mod transaction;
 mod tunnel;
+mod tunnel_config;
+mod tunnel_ports;
 mod upcall;
 mod xlate;
 mod xlate_cache;
@@ -129,14 +142,19 @@ pub use error::Error;
 pub use features::{DpFeatures, Feature};
 pub use flow_mod::{BundleChange, FlowModCounts};
 pub use group::GroupEntry;
+pub use hidden_flow::HiddenFlow;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
 pub use meter::{BANDS_MAX, METERS_MAX, MeterEntry};
+pub use mirror::{MIRRORS_MAX, MirrorConfig, MirrorOutput, MirrorPorts, MirrorStats};
+pub use neighbours::NeighbourRequest;
 pub use ofproto::Ofproto;
 pub use patch_counts::PatchStats;
-pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
+pub use port::{Attach, PortConfig, PriorityTags, TunnelPort, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};
 pub use revalidate::{DEFAULT_MAX_IDLE_MS, RevalidateStats};
+pub use routes::{DeviceAddresses, Path};
 pub use rule::{Rule, RuleCounts, RuleStats};
+pub use rule_memory::{RULE_MEMORY, RuleMemory, RuleOwner};
 pub use rule_monitor::{Requester, RuleFilter, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
 pub use rules::{RuleEntry, TableStats};
 pub use sluice_classifier::TrieField;

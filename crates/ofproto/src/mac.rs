@@ -8,7 +8,7 @@
 
 use crate::port_usage::PortUsage;
 use sluice_flow::{Mac, OfPort};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Seconds until an unused entry expires, by default.
 /// Source: OVS lib/mac-learning.h.
@@ -32,6 +32,8 @@ pub struct MacTable {
     next_stamp: u64,
     age_s: u64,
     max: usize,
+    /// VLANs in which nothing is learned and nothing is found.
+    flood_vlans: BTreeSet<u16>,
     counts: MacCounts,
     /// Addresses whose entry was added, removed or moved since this was last taken.
     changed: Vec<(u16, Mac)>,
@@ -88,6 +90,7 @@ impl MacTable {
             next_stamp: 0,
             age_s,
             max,
+            flood_vlans: BTreeSet::new(),
             counts: MacCounts::default(),
             changed: Vec::new(),
         }
@@ -111,14 +114,27 @@ impl MacTable {
         }
     }
 
-    /// The port of an address; `None` if it is unknown or multicast.
+    /// Changes the VLANs in which nothing is learned. If they differ, what was learned is forgotten.
+    pub fn set_flood_vlans(&mut self, vlans: &BTreeSet<u16>) {
+        if self.flood_vlans != *vlans {
+            self.flood_vlans.clone_from(vlans);
+            self.flush();
+        }
+    }
+
+    /// The port of an address; `None` if it is unknown or multicast, or all packets of the VLAN are flooded.
     pub fn lookup(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
-        self.entries.get(&(vlan, mac)).map(|e| e.port)
+        self.entries.get(&(vlan, mac)).map(|e| e.port).filter(|_| !self.flood_vlans.contains(&vlan))
+    }
+
+    /// Whether packets of a VLAN teach where an address is.
+    pub fn may_learn(&self, vlan: u16, mac: Mac) -> bool {
+        !is_multicast(mac) && !self.flood_vlans.contains(&vlan)
     }
 
     /// Whether [`MacTable::learn`] would change anything.
     pub fn needs_learning(&self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
-        !is_multicast(mac)
+        self.may_learn(vlan, mac)
             && match self.entries.get(&(vlan, mac)) {
                 None => true,
                 Some(MacEntry { expires_s: None, .. }) => false,
@@ -128,7 +144,7 @@ impl MacTable {
 
     /// Learns that an address is behind a port; true if the entry is new or has moved.
     pub fn learn(&mut self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
-        if is_multicast(mac) {
+        if !self.may_learn(vlan, mac) {
             return false;
         }
         let old = self.entries.get(&(vlan, mac)).copied();

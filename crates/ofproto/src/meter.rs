@@ -59,3 +59,17 @@ impl DatapathMeters {
         self.used.remove(&number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meters_have_a_bound_and_numbers_are_used_again() {
+        let mut meters = DatapathMeters::default();
+        assert!((0..METERS_MAX).all(|number| meters.allocate() == Some(number)));
+        assert_eq!(meters.allocate(), None);
+        meters.free(7);
+        assert_eq!((meters.allocate(), meters.allocate()), (Some(7), None));
+    }
+}

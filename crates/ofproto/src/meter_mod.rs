@@ -1,6 +1,6 @@
 //! Requests about meters: changes and listings.
 
-use crate::action_refs::uses_meter;
+use crate::action_refs::meters_of;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::meter::{BANDS_MAX, Meter, MeterEntry};
@@ -8,6 +8,7 @@ use crate::ofproto::{Ofproto, position};
 use crate::xlate_cache::Dependency;
 use sluice_action::MeterStore;
 use sluice_ofp::{BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterMod};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Checks a meter's number and its number of bands.
@@ -39,13 +40,21 @@ impl Ofproto {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge)?;
         if mm.command == MeterCommand::Delete {
-            let mut pending = self.begin(&mut writer, id, now_ms);
-            let gone = self.change(&mut writer, |state| {
-                let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
-                let gone: Vec<u32> =
-                    bridge.meters.keys().copied().filter(|m| mm.meter == METER_ALL || *m == mm.meter).collect();
-                gone.iter().for_each(|meter| pending.hide_users(bridge, *meter));
-                gone.iter().filter_map(|meter| bridge.meters.remove(meter)).map(|meter| meter.datapath).collect()
+            let mut pending = self.begin(&mut writer, id, None, now_ms);
+            let is_gone = |meter: &u32| mm.meter == METER_ALL || *meter == mm.meter;
+            let gone: HashSet<u32> = {
+                let state = self.state();
+                state.bridge(id).into_iter().flat_map(|b| b.meters.keys().copied().filter(is_gone)).collect()
+            };
+            if !gone.is_empty() {
+                self.hide_users_of_meters(&mut writer, id, &mut pending, &gone);
+            }
+            let gone: Vec<u32> = self.change(&mut writer, |state| {
+                let meters = state.bridge_mut(id).map(|bridge| &mut bridge.meters);
+                let removed = meters.into_iter().flat_map(|meters| {
+                    gone.iter().filter_map(|meter| meters.remove(meter)).map(|meter| meter.datapath).collect::<Vec<_>>()
+                });
+                removed.collect()
             });
             self.commit(&mut writer, id, pending);
             // Messages to controllers use meters that no rule names.
@@ -87,16 +96,19 @@ impl Ofproto {
         let store = self.writer().meters.store.clone();
         let state = self.state();
         let bridge = &state.bridges[position(&state, bridge)?];
-        let users = |id| {
+        let mut users = HashMap::<u32, u32>::new();
+        if !bridge.meters.is_empty() {
             let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-            let rules = tables.flat_map(|rules| rules.iter(state.tables_version));
-            rules.filter(|rule| uses_meter(&rule.payload().actions, id)).count() as u32
-        };
+            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
+                let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
+                meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
+            }
+        }
         let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
             id: *id,
             config: meter.config.clone(),
             created_ms: meter.created_ms,
-            flow_count: users(*id),
+            flow_count: users.get(id).copied().unwrap_or(0),
             stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
         };
         Ok(bridge.meters.iter().map(entry).collect())

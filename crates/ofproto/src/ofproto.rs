@@ -10,16 +10,20 @@
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, NormalSettings};
+use crate::dependency_index::DependencyIndex;
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;
 use crate::features::DpFeatures;
 use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
+use crate::mirror::{MIRRORS_MAX, MirrorConfig, MirrorStats};
+use crate::neighbours::Neighbours;
 use crate::patch_counts::PatchStats;
-use crate::port::{Attach, PortConfig};
+use crate::port::{Attach, PortConfig, TunnelPort};
 use crate::recirc::Recirculations;
 use crate::removed::RemovedRules;
+use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::xlate_cache::XlateCache;
@@ -27,7 +31,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 /// The switch's bridges. Clones share them.
@@ -42,12 +46,18 @@ pub(crate) struct Shared {
     pub epoch: AtomicU64,
     /// The megaflows that depend on the tables.
     store: OnceLock<Arc<dyn MegaflowStore>>,
+    /// What finds them.
+    pub dependencies: Mutex<DependencyIndex>,
+    visited: AtomicU64,
     pub recirculations: Recirculations,
+    /// The next hops of tunnels.
+    pub neighbours: Neighbours,
     /// Of what goes wrong with packets.
     pub xlate_errors: LogLimit,
     /// Of traces of packets whose rules recurse.
     pub recursion_traces: LogLimit,
     pub effects: EffectQueue,
+    pub rule_memory: RuleMemory,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
     /// Whether no packet is answered, since the tables are being filled.
@@ -92,10 +102,14 @@ impl Ofproto {
             writer: Mutex::default(),
             epoch: AtomicU64::new(1),
             store: OnceLock::new(),
+            dependencies: Mutex::default(),
+            visited: AtomicU64::new(0),
             recirculations: Recirculations::default(),
+            neighbours: Neighbours::default(),
             xlate_errors: LogLimit::with_burst(5),
             recursion_traces: LogLimit::with_burst(1),
             effects: EffectQueue::default(),
+            rule_memory: RuleMemory::default(),
             megaflows: AtomicBool::new(true),
             flow_restore_wait: AtomicBool::new(false),
             uses_ufid: AtomicBool::new(true),
@@ -127,6 +141,11 @@ impl Ofproto {
         self.0.recirculations.usage()
     }
 
+    /// The memory of rules and groups.
+    pub fn rule_memory(&self) -> &RuleMemory {
+        &self.0.rule_memory
+    }
+
     /// The account of the megaflows' memory, once there is a store.
     pub(crate) fn flow_memory(&self) -> Option<&Arc<FlowMemory>> {
         self.0.store.get().map(|store| store.memory())
@@ -140,11 +159,24 @@ impl Ofproto {
         }
         self.0.epoch.fetch_add(1, SeqCst);
         if let Some(store) = self.0.store.get() {
-            store.suspend(&mut |mask, xcache| {
+            let candidates = {
+                let mut index = self.0.dependencies.lock();
+                index.catch_up(&**store);
+                index.candidates(changes, &**store)
+            };
+            let mut visited = 0;
+            store.suspend(candidates.as_deref(), &mut |_, mask, xcache| {
+                visited += 1;
                 let record = xcache.0.downcast_ref::<XlateCache>();
                 record.is_some_and(|record| changes.affect(mask, record))
             });
+            self.0.visited.fetch_add(visited, Relaxed);
         }
+    }
+
+    /// How many megaflows changes have been compared with.
+    pub fn visited_megaflows(&self) -> u64 {
+        self.0.visited.load(Relaxed)
     }
 
     /// How many VLAN tags are read of a packet.
@@ -222,7 +254,7 @@ impl Ofproto {
             if state.bridge_named(&name).is_some() {
                 return Err(Error::BridgeExists(name.clone()));
             }
-            state.bridges.push(Bridge::new(id, config));
+            state.bridges.push(Bridge::new(id, config, self.0.rule_memory.tables()));
             Ok(())
         })?;
         writer.next_bridge += 1;
@@ -240,25 +272,52 @@ impl Ofproto {
     /// Removes a bridge with its ports and rules.
     pub fn remove_bridge(&self, name: &str) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        // Its rules may be many: they go when the lock is free again.
+        let gone = self.change(&mut writer, |state| {
             let at = position(state, name)?;
             let bridge = state.bridges.remove(at);
             state.by_datapath.retain(|_, (id, _)| *id != bridge.id);
+            for port in bridge.ports.values() {
+                if let Attach::Tunnel(tunnel) = &port.attach {
+                    state.tunnels.remove(tunnel);
+                }
+            }
             state.by_name.retain(|_, (id, _)| *id != bridge.id);
-            Ok(())
+            Ok(bridge)
         })?;
         self.announce(&Changes::everything());
+        drop(gone);
         Ok(())
     }
 
     /// Changes how action NORMAL forwards.
     pub fn set_normal(&self, name: &str, normal: NormalSettings) -> Result<(), Error> {
         self.change_bridge(name, |bridge| {
-            bridge.config.normal = normal;
             let macs = bridge.macs.get_mut();
             macs.set_age(normal.mac_age_s);
             macs.set_max(normal.mac_table_size);
+            macs.set_flood_vlans(&normal.flood_vlans);
+            bridge.config.normal = normal;
         })
+    }
+
+    /// Sets a bridge's mirrors, which replace the ones before. Those that are too many are left out.
+    pub fn set_mirrors(&self, name: &str, mirrors: &[MirrorConfig]) -> Result<(), Error> {
+        self.change_bridge(name, |bridge| {
+            for refused in bridge.mirrors.configure(mirrors) {
+                let (most, name) = (MIRRORS_MAX, &refused.name);
+                tracing::warn!(
+                    target: "ofproto_dpif_mirror",
+                    "maximum of {most} port mirrors reached, cannot create {name}"
+                );
+            }
+            bridge.mirrors.resolve(&bridge.ports);
+        })
+    }
+
+    /// What a mirror has copied; `None` if there is no mirror of that id.
+    pub fn mirror_stats(&self, bridge: &str, id: &str) -> Option<MirrorStats> {
+        self.state().bridge_named(bridge)?.mirrors.stats(id)
     }
 
     /// Changes how rules match fragments.
@@ -319,8 +378,12 @@ impl Ofproto {
             let at = position(state, bridge)?;
             check_port(state, at, &port)?;
             let id = state.bridges[at].id;
-            if let Attach::Datapath(no) = port.attach {
-                state.by_datapath.insert(no.0, (id, port.number));
+            match &port.attach {
+                Attach::Datapath(no) => {
+                    state.by_datapath.insert(no.0, (id, port.number));
+                }
+                Attach::Tunnel(tunnel) => state.tunnels.insert(tunnel, (id, port.number)),
+                Attach::Patch(_) | Attach::Nothing => {}
             }
             state.by_name.insert(port.name.clone(), (id, port.number));
             let changes = Changes::of_port(&state.bridges[at], &port);
@@ -329,7 +392,7 @@ impl Ofproto {
                 state.bridges[at].patch_counts.insert(port.number, Arc::default());
             }
             state.bridges[at].ports.insert(port.number, port);
-            Ok(changes)
+            Ok(with_mirrors(&mut state.bridges[at], changes))
         })?;
         self.announce(&changes);
         Ok(())
@@ -356,6 +419,35 @@ impl Ofproto {
         Ok(())
     }
 
+    /// Makes of a port that is a tunnel another tunnel. Nothing else of the port changes.
+    ///
+    /// # Errors
+    /// If there is no such port, or another port is that tunnel.
+    pub fn set_tunnel(&self, bridge: &str, name: &str, tunnel: TunnelPort) -> Result<(), Error> {
+        let mut writer = self.writer();
+        self.change(&mut writer, |state| {
+            let at = position(state, bridge)?;
+            let number = port_number(&state.bridges[at], name)?;
+            check_tunnel(state, name, &tunnel)?;
+            let (id, tunnel) = (state.bridges[at].id, Arc::new(tunnel));
+            let port = state.bridges[at].ports.get_mut(&number).expect("invariant: the number was just found");
+            if let Attach::Tunnel(before) = std::mem::replace(&mut port.attach, Attach::Tunnel(Arc::clone(&tunnel))) {
+                state.tunnels.remove(&before);
+            }
+            state.tunnels.insert(&tunnel, (id, number));
+            Ok(())
+        })?;
+        self.announce(&Changes::everything());
+        Ok(())
+    }
+
+    /// The ports that are tunnels, by how specific they are: those of a line of `ofproto/list-tunnels` each.
+    pub fn tunnels(&self) -> Vec<String> {
+        let state = self.state();
+        let port = |(id, number): (BridgeId, OfPort)| state.bridge(id)?.ports.get(&number);
+        state.tunnels.iter().filter_map(|at| port(at)?.tunnel_line()).collect()
+    }
+
     /// Removes a port and its MAC entries.
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<(), Error> {
         let mut writer = self.writer();
@@ -376,8 +468,13 @@ impl Ofproto {
             bridge.macs.get_mut().flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
                 changes = Changes::of_port(bridge, &port);
-                port.datapath().map(|no| state.by_datapath.remove(&no.0));
+                match &port.attach {
+                    Attach::Datapath(no) => _ = state.by_datapath.remove(&no.0),
+                    Attach::Tunnel(tunnel) => state.tunnels.remove(tunnel),
+                    Attach::Patch(_) | Attach::Nothing => {}
+                }
                 state.by_name.remove(&port.name);
+                changes = with_mirrors(bridge, changes);
             }
             forgotten.into_iter().for_each(|(bridge, entries)| changes.add_mac_entries(bridge, entries));
             Ok(changes)
@@ -398,6 +495,15 @@ impl Ofproto {
         let at = position(&state, bridge)?;
         Ok(state.bridges[at].ports.values().cloned().collect())
     }
+}
+
+/// What a port that came or went changes, with what its bridge's mirrors make of that.
+fn with_mirrors(bridge: &mut Bridge, mut changes: Changes) -> Changes {
+    if !bridge.mirrors.is_empty() {
+        bridge.mirrors.resolve(&bridge.ports);
+        changes.bridges.push(bridge.id);
+    }
+    changes
 }
 
 pub(crate) fn position(state: &SwitchState, name: &str) -> Result<usize, Error> {
@@ -423,10 +529,24 @@ fn check_port(state: &SwitchState, at: usize, port: &PortConfig) -> Result<(), E
         let (bridge, name) = (bridge.name().to_owned(), other.name.clone());
         return Err(Error::PortNumberTaken { bridge, number: port.number, name });
     }
-    match port.attach {
+    match &port.attach {
         Attach::Datapath(no) if state.by_datapath.contains_key(&no.0) => {
             Err(Error::DatapathPortTaken { name, datapath: no.0 })
         }
+        Attach::Tunnel(tunnel) => check_tunnel(state, &name, tunnel),
         _ => Ok(()),
+    }
+}
+
+/// No two tunnels may want the same packets.
+fn check_tunnel(state: &SwitchState, name: &str, tunnel: &TunnelPort) -> Result<(), Error> {
+    let Some((id, number)) = state.tunnels.same(tunnel) else { return Ok(()) };
+    let other = state.bridge(id).and_then(|bridge| bridge.ports.get(&number));
+    match other.filter(|other| other.name != name) {
+        None => Ok(()),
+        Some(other) => {
+            let (name, other, tunnel) = (name.to_owned(), other.name.clone(), tunnel.to_string());
+            Err(Error::TunnelTaken { name, other, tunnel })
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
+use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The configuration of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +44,19 @@ pub enum Attach {
     Datapath(PortNo),
     /// The patch port of that name, in this bridge or another.
     Patch(String),
+    /// A tunnel.
+    Tunnel(Arc<TunnelPort>),
     /// Nothing: a `LOCAL` port without a device.
     Nothing,
+}
+
+/// A tunnel, and what serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelPort {
+    /// Its configuration.
+    pub config: TunnelConfig,
+    /// The datapath port that all tunnels of its header share.
+    pub backend: PortNo,
 }
 
 /// The VLANs of a port, and how it tags them.
@@ -115,16 +128,22 @@ impl PortConfig {
         PortConfig { attach: Attach::Patch(peer.to_owned()), ..Self::new(name, number, PortNo(0)) }
     }
 
+    /// A port that is a tunnel.
+    pub fn tunnel(name: &str, number: u16, tunnel: TunnelPort) -> Self {
+        PortConfig { attach: Attach::Tunnel(Arc::new(tunnel)), ..Self::new(name, number, PortNo(0)) }
+    }
+
     /// Whether `bundle` and groups may choose it: its link is up, and no controller has taken it down.
     pub fn is_live(&self) -> bool {
         self.up && !self.down
     }
 
-    /// Its datapath port, if it has one.
+    /// Its datapath port, if it has one: of a tunnel the one that it shares with others.
     pub fn datapath(&self) -> Option<PortNo> {
-        match self.attach {
-            Attach::Datapath(no) => Some(no),
-            _ => None,
+        match &self.attach {
+            Attach::Datapath(no) => Some(*no),
+            Attach::Tunnel(tunnel) => Some(tunnel.backend),
+            Attach::Patch(_) | Attach::Nothing => None,
         }
     }
 }

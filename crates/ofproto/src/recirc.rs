@@ -12,6 +12,7 @@
 //! one more) gets no new ones. Its packets are dropped by name, and the drop is not cached: it lasts as long as the shortage.
 
 use crate::bridge_config::BridgeId;
+use crate::mirror::MirrorMask;
 use crate::tunnel::Tunnel;
 use parking_lot::Mutex;
 use sluice_fate::Limit;
@@ -70,6 +71,8 @@ pub(crate) struct Frozen {
     pub was_mpls: bool,
     /// Whether the fields of its connection are valid.
     pub conntracked: bool,
+    /// The bridge's mirrors that have a copy of the packet.
+    pub mirrors: MirrorMask,
     pub actions: FrozenActions,
     pub action_set: Vec<OfAction>,
     pub userdata: Vec<u8>,
@@ -298,6 +301,7 @@ mod tests {
             stack: Vec::new(),
             was_mpls: false,
             conntracked: false,
+            mirrors: 0,
             actions: FrozenActions::default(),
             action_set: Vec::new(),
             userdata: Vec::new(),

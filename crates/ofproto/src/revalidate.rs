@@ -82,6 +82,7 @@ struct LiveFlow {
 impl Ofproto {
     /// Dumps the megaflows, credits their packets, and deletes those that are idle or that the tables contradict.
     pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> RevalidateStats {
+        self.0.dependencies.lock().catch_up(store);
         let mut done = RevalidateStats::default();
         let mut effects = Vec::new();
         let (mut expired, mut live, mut modified) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,6 +122,23 @@ impl Ofproto {
         }
         self.delete_flows(store, expired, &mut effects);
         done
+    }
+
+    /// Credits rules, groups and tables with what megaflows have carried until now. It translates no megaflow again and
+    /// deletes none. Not to be called while a revalidation is under way: what one of them reads later is more. Returns
+    /// how many megaflows there are.
+    pub fn credit_megaflows(&self, store: &dyn MegaflowStore) -> usize {
+        let (mut dumped, mut effects) = (0, Vec::new());
+        store.for_each(&mut |flow| {
+            dumped += 1;
+            let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
+            xcache.lock().credit(flow.stats, |effect| effects.push(effect));
+            if effects.len() >= EFFECTS_MAX {
+                self.apply(&mut self.writer(), effects.drain(..));
+            }
+        });
+        self.delete_flows(store, Vec::new(), &mut effects);
+        dumped
     }
 
     /// Deletes every megaflow; returns how many there were.
@@ -218,10 +236,21 @@ impl Ofproto {
         });
     }
 
+    /// Removes a megaflow from the store and from the index of dependencies, which cannot meanwhile learn of another
+    /// one with its id.
+    fn remove_flow(&self, store: &dyn MegaflowStore, flow: &ExpiredFlow) -> Option<FlowStats> {
+        let mut index = self.0.dependencies.lock();
+        let stats = store.remove_same(flow.id, &flow.xcache);
+        if stats.is_some() {
+            index.forget(flow.id);
+        }
+        stats
+    }
+
     fn delete_flows(&self, store: &dyn MegaflowStore, flows: Vec<ExpiredFlow>, effects: &mut Vec<Effect>) {
         let deletes = !flows.is_empty();
         for flow in flows {
-            let Some(stats) = store.remove_same(flow.id, &flow.xcache) else { continue };
+            let Some(stats) = self.remove_flow(store, &flow) else { continue };
             if let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() {
                 self.credit_last(xcache, stats, effects);
             }
@@ -238,6 +267,7 @@ impl Ofproto {
         });
         if deletes {
             self.0.recirculations.unshare();
+            self.0.dependencies.lock().sweep();
         }
         self.apply(&mut self.writer(), effects.drain(..));
     }

@@ -4,6 +4,7 @@
 //! writer reads. A modification makes a new rule. Both share their counters, unless the counters are reset, so that
 //! packets which are still credited to the old rule are not lost.
 
+use crate::rule_memory::RuleCharge;
 use sluice_classifier::RuleId;
 use sluice_ofp::{FlowFlags, FlowRemovedReason, OfAction};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -14,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Rule {
     /// Table.
     pub table: u8,
-    /// Priority.
-    pub priority: u16,
+    /// Priority; above `u16::MAX` the rule is hidden from OpenFlow.
+    pub priority: u32,
     /// Cookie.
     pub cookie: u64,
     /// Its actions; none: drop.
@@ -38,6 +39,8 @@ pub struct Rule {
     pub(crate) counts: Arc<RuleCounts>,
     /// Its id in the classifier, once it is inserted.
     pub(crate) id: OnceLock<RuleId>,
+    /// The memory that it takes.
+    pub(crate) charge: RuleCharge,
 }
 
 /// Counters of a rule.
@@ -87,6 +90,11 @@ impl Rule {
     /// What it has carried.
     pub fn stats(&self) -> RuleStats {
         self.counts.read()
+    }
+
+    /// Its priority as OpenFlow has it; `None`: it is hidden from OpenFlow.
+    pub fn openflow_priority(&self) -> Option<u16> {
+        u16::try_from(self.priority).ok()
     }
 
     /// Seconds without a packet after which it expires; 0: never.
@@ -152,6 +160,7 @@ mod tests {
             hard_timeout: hard.into(),
             counts: Arc::new(RuleCounts::new(1000)),
             id: OnceLock::new(),
+            charge: RuleCharge::default(),
         }
     }
 

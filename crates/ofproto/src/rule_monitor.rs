@@ -5,6 +5,7 @@
 
 use crate::action_refs::{outputs_to, sends_to_group};
 use crate::rule::Rule;
+use crate::rule_memory::RuleOwner;
 use sluice_classifier::RuleId;
 use sluice_flow::{Match, OfPort};
 use sluice_ofp::{FlowRemovedReason, OfAction};
@@ -17,6 +18,8 @@ pub struct Requester {
     pub connection: u64,
     /// OpenFlow's transaction id.
     pub xid: u32,
+    /// Who owns the rules and groups that it makes.
+    pub owner: RuleOwner,
 }
 
 /// What happened to a rule.

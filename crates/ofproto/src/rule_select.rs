@@ -3,10 +3,12 @@
 use crate::action_refs::{outputs_to, sends_to_group};
 use crate::bridge::{Bridge, LearnedCookie, Rules};
 use crate::bridge_config::N_TABLES;
+use crate::expiry::RulePlace;
 use crate::rule::Rule;
 use sluice_classifier::{Criteria, LATEST, RuleId};
 use sluice_flow::OfPort;
-use sluice_ofp::FlowMod;
+use sluice_ofp::{FlowMod, OfAction};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// The rules of a table, if it has any.
@@ -22,7 +24,8 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
     };
     let criteria = Criteria::new(&fm.matches);
     let wanted = |rule: &Arc<Rule>| {
-        (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
+        rule.openflow_priority().is_some()
+            && (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
             && (!by_output || fm.out_port.is_none_or(|port| port == OfPort::NONE || outputs_to(&rule.actions, port)))
             && (!by_output || fm.out_group.is_none_or(|group| sends_to_group(&rule.actions, group)))
     };
@@ -39,11 +42,23 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
     out
 }
 
-/// The rules that were learned into a table with a cookie.
-pub(crate) fn learned_with(bridge: &Bridge, learned: LearnedCookie) -> Vec<(u8, RuleId)> {
-    let LearnedCookie { table, cookie } = learned;
-    let rules = rules_of(bridge, table).into_iter().flat_map(|rules| rules.iter(LATEST));
-    rules.filter(|rule| rule.payload().cookie == cookie).map(|rule| (table, rule.id())).collect()
+/// The rules with such actions.
+pub(crate) fn with_actions(bridge: &Bridge, wanted: impl Fn(&[OfAction]) -> bool) -> Vec<RulePlace> {
+    let tables = (0..N_TABLES as u8).filter_map(|table| Some((table, rules_of(bridge, table)?)));
+    let rules = tables.flat_map(|(table, rules)| rules.iter(LATEST).map(move |rule| (table, rule)));
+    rules.filter(|(_, rule)| wanted(&rule.payload().actions)).map(|(table, rule)| (table, rule.id())).collect()
+}
+
+/// The rules that were learned into tables with such cookies. Each table is looked through once.
+pub(crate) fn learned_with(bridge: &Bridge, learned: &[LearnedCookie]) -> Vec<RulePlace> {
+    let mut cookies = BTreeMap::<u8, HashSet<u64>>::new();
+    learned.iter().for_each(|one| _ = cookies.entry(one.table).or_default().insert(one.cookie));
+    let tables = cookies.iter().filter_map(|(table, cookies)| Some((*table, cookies, rules_of(bridge, *table)?)));
+    let places = tables.flat_map(|(table, cookies, rules)| {
+        let learned = rules.iter(LATEST).filter(|rule| cookies.contains(&rule.payload().cookie));
+        learned.map(move |rule| (table, rule.id()))
+    });
+    places.collect()
 }
 
 /// Whether `replace-flows` leaves a rule as it is, with its counters.

@@ -9,6 +9,7 @@ use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction};
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
+use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
 use crate::rule_select::{is_same, rules_of, select};
 use crate::transaction::STAYS;
@@ -32,7 +33,7 @@ pub struct RuleEntry {
 pub struct TableStats {
     /// The table's number.
     pub table: u8,
-    /// Number of rules.
+    /// Number of rules, without hidden ones.
     pub rules: usize,
     /// Searches that found a rule.
     pub matched: u64,
@@ -98,13 +99,27 @@ impl Ofproto {
         Ok(entries.collect())
     }
 
+    /// Some rules, the first `n` found, and how many there are. What it costs depends on `n` alone.
+    pub fn some_rules(&self, bridge: &str, n: usize) -> Result<(Vec<RuleEntry>, usize), Error> {
+        let count = self.table_stats(bridge)?.iter().map(|table| table.rules).sum();
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let tables = bridge.tables.iter().filter_map(|table| table.rules.as_ref());
+        let entries = tables.flat_map(|table| {
+            let visible = table.iter(LATEST).filter(|rule| rule.payload().openflow_priority().is_some());
+            visible.map(|rule| RuleEntry { matches: table.match_of(rule), rule: Arc::clone(rule.payload()) })
+        });
+        Ok((entries.take(n).collect(), count))
+    }
+
     /// The counters of each table that has rules or was searched.
     pub fn table_stats(&self, bridge: &str) -> Result<Vec<TableStats>, Error> {
         let state = self.state();
         let at = position(&state, bridge)?;
         let rows = state.bridges[at].tables.iter().enumerate().map(|(i, table)| {
             let (matched, missed) = table.counts.read();
-            let rules = table.rules.as_ref().map_or(0, |r| r.len());
+            let hidden = if i == 0 { state.bridges[at].hidden_flows.len() } else { 0 };
+            let rules = table.rules.as_ref().map_or(0, |r| r.len()).saturating_sub(hidden);
             TableStats { table: i as u8, rules, matched, missed }
         });
         Ok(rows.filter(|t| t.rules != 0 || t.matched != 0 || t.missed != 0).collect())
@@ -112,8 +127,23 @@ impl Ofproto {
 
     /// Makes one change of the groups.
     pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<FlowModCounts, Error> {
-        let done = self.ordered_bundle(bridge, [BundleChange::Group(gm.clone())], None, now_ms);
-        done.map(|(changed, _)| changed).map_err(|(_, error)| error)
+        self.group_mod_of(bridge, gm, RuleOwner::Operator, now_ms)
+    }
+
+    /// Makes one change of the groups, which belong to that owner.
+    pub fn group_mod_of(
+        &self,
+        bridge: &str,
+        gm: &GroupMod,
+        owner: RuleOwner,
+        now_ms: u64,
+    ) -> Result<FlowModCounts, Error> {
+        let changes = [BundleChange::Group(gm.clone())];
+        let changed = self.transact(bridge, changes, None, now_ms, |pending, state, id, _| {
+            pending.memory = self.0.rule_memory.share(id, owner);
+            pending.apply_group(state.bridge(id).expect(STAYS), gm).map(drop)
+        });
+        changed.map_err(|(_, error)| error)
     }
 
     /// Makes all changes of rules and groups, in order, or none; they become visible at once. An error comes with the
@@ -129,7 +159,7 @@ impl Ofproto {
         let mut packets = Vec::new();
         let changed = self.transact(bridge, changes, by, now_ms, |pending, state, id, change| match change {
             BundleChange::Flow(fm) => pending.apply(state.bridge_mut(id).expect(STAYS), fm),
-            BundleChange::Group(gm) => pending.apply_group(state.bridge_mut(id).expect(STAYS), gm),
+            BundleChange::Group(gm) => pending.apply_group(state.bridge(id).expect(STAYS), gm).map(drop),
             BundleChange::Packet(packet) => {
                 packets.push(pending.as_of(state, id, |state| packet.prepare(state, &self.0, id, now_ms))?);
                 Ok(())
@@ -183,7 +213,8 @@ fn difference(bridge: &Bridge, flows: &[FlowMod]) -> (Vec<FlowMod>, Vec<usize>) 
     for (table, rules) in (0..=u8::MAX).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
         for rule in rules.iter(LATEST).filter(|r| !kept.contains(&(table, r.id()))) {
             let mut fm = FlowMod::new(FlowCommand::DeleteStrict);
-            (fm.table, fm.priority, fm.matches) = (Some(table), rule.payload().priority, rules.match_of(rule));
+            let Some(priority) = rule.payload().openflow_priority() else { continue };
+            (fm.table, fm.priority, fm.matches) = (Some(table), priority, rules.match_of(rule));
             mods.push(fm);
         }
     }

@@ -89,7 +89,7 @@ impl Ofproto {
     pub fn configure_tables(&self, bridge: &str, configs: &[TableConfig], now_ms: u64) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge)?;
-        let mut pending = self.begin(&mut writer, id, now_ms);
+        let mut pending = self.begin(&mut writer, id, None, now_ms);
         self.change(&mut writer, |state| {
             let Some(bridge) = state.bridge_mut(id) else { return };
             bridge.config.tables = configs.to_vec();

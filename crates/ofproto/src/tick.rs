@@ -38,6 +38,7 @@ impl Ofproto {
         }
         self.announce(&changes);
         self.0.recirculations.expire(now_ms);
+        self.expire_neighbours(now_ms);
         TickStats { effects: done, expired_rules }
     }
 
@@ -60,6 +61,7 @@ impl Ofproto {
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
         let mut changes = Changes::default();
         let (mut learned, mut closing): (Vec<LearnedFlow>, _) = (Vec::new(), Vec::new());
+        let mut everything = false;
         for effect in effects {
             match effect {
                 Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
@@ -71,13 +73,19 @@ impl Ofproto {
                         }
                     }
                 }
-                Effect::Learn { bridge, flow, limit, now_ms } => {
-                    learned.push(LearnedFlow { bridge, flow, limit, now_ms });
+                Effect::Learn { bridge, port, flow, limit, now_ms } => {
+                    learned.push(LearnedFlow { bridge, port, flow, limit, now_ms });
+                }
+                Effect::Neighbour { bridge, ip, mac, now_ms } => {
+                    let name = self.state().bridge(bridge).map(|b| b.name().to_owned());
+                    if name.is_some_and(|name| self.0.neighbours.set((name, ip), mac, now_ms)) {
+                        everything = true;
+                    }
                 }
                 Effect::LowerTimeouts { bridge, rule, idle, hard } => closing.push((bridge, rule, idle, hard)),
             }
         }
-        self.announce(&changes);
+        self.announce(&if everything { Changes::everything() } else { changes });
         // Each bridge's in order.
         learned.sort_by_key(|flow| flow.bridge);
         learned.chunk_by(|a, b| a.bridge == b.bridge).for_each(|of_bridge| self.learn(writer, of_bridge));
@@ -105,10 +113,14 @@ impl Ofproto {
                 self.count_static_move(&macs, *vlan, *mac, *port);
                 macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
             }),
-            Effect::Learn { bridge, flow, limit, now_ms } => {
+            Effect::Learn { bridge, flow, limit, now_ms, .. } => {
                 let state = self.state();
                 let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, *limit, state.tables_version));
                 known.is_none_or(|rule| rule.modified_ms() / 1000 != now_ms / 1000)
+            }
+            Effect::Neighbour { bridge, ip, mac, now_ms } => {
+                let name = self.state().bridge(*bridge).map(|b| b.name().to_owned());
+                name.is_some_and(|name| self.0.neighbours.needs(&(name, *ip), *mac, *now_ms))
             }
             Effect::LowerTimeouts { .. } => true,
         }

@@ -7,6 +7,7 @@
 use crate::bridge::{Bridge, SwitchState};
 use crate::bridge_config::BridgeId;
 use crate::ofproto::Ofproto;
+use crate::port::Attach;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
 use crate::xlate::tags;
@@ -14,6 +15,7 @@ use crate::xlate::{Translator, XlateIn, XlateOut, XlateStart};
 use crate::xlate_cache::{Push, recirc_ids};
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
+use sluice_fate::DropReason;
 use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::ethertype;
@@ -67,7 +69,7 @@ impl Ofproto {
         if !self.0.recursion_traces.admits(now_ms) {
             return;
         }
-        let Some((bridge, port)) = self.state().by_datapath.get(&key.in_port()).copied() else { return };
+        let Some((bridge, port)) = self.state().port_of(key) else { return };
         let mut flow = FlowKey::of_packet(key);
         flow.set_number(layout::IN_PORT, port.0.into());
         let (packet, names) = (false, false);
@@ -164,7 +166,11 @@ impl Ofproto {
         let mut names = DatapathPortNames::default();
         if request.names {
             let ports = state.bridges.iter().flat_map(|b| b.ports.values());
-            ports.filter_map(|p| Some((p.datapath()?, &p.name))).for_each(|(no, name)| names.insert(no, name));
+            ports.for_each(|port| match &port.attach {
+                Attach::Datapath(number) => names.insert(*number, &port.name),
+                Attach::Tunnel(tunnel) => names.insert(tunnel.backend, &tunnel.config.backend_name()),
+                Attach::Patch(_) | Attach::Nothing => {}
+            });
         }
         drop(state);
         if request.packet {
@@ -256,9 +262,11 @@ impl Ofproto {
         if recirc_id != 0 && self.0.recirculations.thaw(recirc_id, now_ms).is_none() {
             return Err(format!("no recirculation data for recirc_id {recirc_id:#x}"));
         }
-        let known = state.by_datapath.get(&in_port);
-        let (id, port) = known.ok_or_else(|| format!("no OpenFlow port for datapath port {in_port}"))?;
-        let bridge = state.bridge(*id).ok_or("the bridge has gone")?;
+        let (id, port) = state.port_of(&flow.key).ok_or_else(|| match state.why_no_port(&flow.key) {
+            DropReason::NoTunnelPort => "no OpenFlow tunnel port for this packet".to_owned(),
+            _ => format!("no OpenFlow port for datapath port {in_port}"),
+        })?;
+        let bridge = state.bridge(id).ok_or("the bridge has gone")?;
         let mut key = FlowKey::of_packet(&flow.key);
         tags::limit(&mut key, state.vlan_limit);
         key.set_number(layout::IN_PORT, port.0.into());

@@ -1,17 +1,21 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
+use crate::action_refs::{groups_of, meters_of};
 use crate::bridge::{Bridge, Rules, SwitchState};
 use crate::bridge_config::BridgeId;
 use crate::check::check_table;
 use crate::error::Error;
 use crate::expiry::RulePlace;
-use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, TableChange};
+use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, TableChange, WideChange};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
+use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{is_learned, learned_with, select};
+use crate::rule_select::{is_learned, learned_with, select, with_actions};
 use sluice_classifier::LATEST;
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, OfAction};
+use sluice_flow::OfPort;
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,10 +47,18 @@ fn for_each_table(state: &mut SwitchState, id: BridgeId, f: fn(&mut Rules)) {
     bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f);
 }
 
+/// Rules that a request deletes.
+struct DeletedRules<'a> {
+    places: &'a [RulePlace],
+    reason: FlowRemovedReason,
+}
+
 /// A rule that a packet taught a bridge.
 #[derive(Debug)]
 pub(crate) struct LearnedFlow {
     pub bridge: BridgeId,
+    /// The port by which the packet came.
+    pub port: OfPort,
     pub flow: Arc<FlowMod>,
     /// Rules with its cookie at most; 0: any number.
     pub limit: u32,
@@ -79,12 +91,15 @@ impl PendingTransaction {
 }
 
 impl Ofproto {
-    /// Begins a transaction on a bridge.
-    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, now_ms: u64) -> PendingTransaction {
+    /// Begins a transaction on a bridge, which the request `by` has caused, if one has.
+    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, by: Option<Requester>, now_ms: u64) -> PendingTransaction {
+        let memory = self.0.rule_memory.share(id, by.map_or(RuleOwner::Operator, |by| by.owner));
         let state = self.state();
         let name = state.bridge(id).map(|bridge| bridge.name());
         let is_monitored = self.0.monitor.get().zip(name).is_some_and(|(monitor, name)| monitor.monitors(name));
-        PendingTransaction::new(state.tables_version + 1, now_ms, is_monitored)
+        let mut pending = PendingTransaction::new(state.tables_version + 1, now_ms, memory);
+        (pending.updates, pending.by) = (is_monitored.then(Vec::new), by);
+        pending
     }
 
     /// Makes all changes or none. An error comes with the index of the refused change.
@@ -98,16 +113,19 @@ impl Ofproto {
     ) -> Result<FlowModCounts, (usize, Error)> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
-        let mut pending = self.begin(&mut writer, id, now_ms);
-        pending.by = by;
+        let mut pending = self.begin(&mut writer, id, by, now_ms);
         let (mut changes, mut done) = (changes.into_iter().peekable(), 0);
         loop {
             // Taken before the lock: the iterator may decode messages.
             let small = std::iter::from_fn(|| changes.next_if(|change| change.selects().is_none()));
             let chunk: Vec<C> = small.take(CHUNK).collect();
+            if pending.groups.is_none() && chunk.iter().any(C::changes_groups) {
+                // There may be many: they are copied under the lock for reading.
+                pending.groups = self.state().bridge(id).map(|bridge| bridge.groups.clone());
+            }
             let wide = if chunk.is_empty() { changes.next() } else { None };
             let result = if let Some(wide) = wide.as_ref().and_then(C::selects) {
-                self.change_selected(&mut writer, id, &mut pending, wide).map_err(|error| (done, error))
+                self.change_wide(&mut writer, id, &mut pending, wide).map_err(|error| (done, error))
             } else if chunk.is_empty() {
                 return Ok(self.commit(&mut writer, id, pending));
             } else {
@@ -142,13 +160,12 @@ impl Ofproto {
     ) -> Result<(FlowModCounts, Vec<(usize, Error)>), Error> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge)?;
-        let mut pending = self.begin(&mut writer, id, now_ms);
-        pending.by = by;
+        let mut pending = self.begin(&mut writer, id, by, now_ms);
         let mut refused = Vec::new();
         let mut done = 0;
         while let Some(first) = changes.get(done) {
             if let Some(wide) = first.selects() {
-                let result = self.change_selected(&mut writer, id, &mut pending, wide);
+                let result = self.change_wide(&mut writer, id, &mut pending, wide);
                 refused.extend(result.err().map(|error| (done, error)));
                 done += 1;
                 continue;
@@ -170,6 +187,53 @@ impl Ofproto {
         Ok((self.commit(&mut writer, id, pending), refused))
     }
 
+    fn change_wide(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        pending: &mut PendingTransaction,
+        wide: WideChange<'_>,
+    ) -> Result<(), Error> {
+        match wide {
+            WideChange::Rules(fm) => self.change_selected(writer, id, pending, fm),
+            WideChange::Groups(gm) => self.delete_groups(writer, id, pending, gm),
+        }
+    }
+
+    /// Deletes groups, and the rules that use them: found in one pass, however many groups there are.
+    fn delete_groups(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        pending: &mut PendingTransaction,
+        gm: &GroupMod,
+    ) -> Result<(), Error> {
+        let users = {
+            let state = self.state();
+            let bridge = state.bridge(id).expect(STAYS);
+            let gone: HashSet<u32> = pending.apply_group(bridge, gm)?.into_iter().collect();
+            if gone.is_empty() {
+                return Ok(());
+            }
+            with_actions(bridge, |actions| groups_of(actions).iter().any(|group| gone.contains(group)))
+        };
+        self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::GroupDelete });
+        Ok(())
+    }
+
+    /// Deletes the rules that use one of these meters.
+    pub(crate) fn hide_users_of_meters(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        pending: &mut PendingTransaction,
+        meters: &HashSet<u32>,
+    ) {
+        let uses = |actions: &[OfAction]| meters_of(actions).any(|meter| meters.contains(&meter));
+        let users = self.state().bridge(id).map(|bridge| with_actions(bridge, uses)).unwrap_or_default();
+        self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::MeterDelete });
+    }
+
     /// Makes a change that may select many rules. They are found under the lock for reading, which lets PMDs translate,
     /// and changed in pieces: nobody else changes rules meanwhile, since the caller holds the writer's lock.
     fn change_selected(
@@ -185,11 +249,12 @@ impl Ofproto {
         let deletes = fm.command == FlowCommand::Delete;
         let selected = self.state().bridge(id).map(|bridge| select(bridge, fm, false, deletes)).unwrap_or_default();
         if deletes {
-            self.hide_all(writer, id, pending, &selected);
+            self.hide_all(writer, id, pending, DeletedRules { places: &selected, reason: FlowRemovedReason::Delete });
             return Ok(());
         }
-        self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, &selected))?;
-        let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
+        let begun =
+            self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, &selected));
+        let Some(actions) = begun? else { return Ok(()) };
         for piece in selected.chunks(CHUNK) {
             self.change(writer, |state| {
                 in_chunk(state, id, piece.len(), |state| {
@@ -201,13 +266,17 @@ impl Ofproto {
     }
 
     /// Hides rules that a request deletes, in pieces.
-    fn hide_all(&self, writer: &mut Writer, id: BridgeId, pending: &mut PendingTransaction, rules: &[RulePlace]) {
-        for piece in rules.chunks(CHUNK) {
+    fn hide_all(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        pending: &mut PendingTransaction,
+        DeletedRules { places, reason }: DeletedRules<'_>,
+    ) {
+        for piece in places.chunks(CHUNK) {
             self.change(writer, |state| {
                 let bridge = state.bridge_mut(id).expect(STAYS);
-                piece
-                    .iter()
-                    .for_each(|&(table, rule)| pending.hide(bridge, table, rule, Some(FlowRemovedReason::Delete)));
+                piece.iter().for_each(|&(table, rule)| pending.hide(bridge, table, rule, Some(reason)));
             });
         }
     }
@@ -225,13 +294,16 @@ impl Ofproto {
         let mut next = Some(pending);
         while let Some(mut pending) = next.take() {
             let mut changes = std::mem::take(&mut pending.changes);
+            if let Some((groups, bridge)) = pending.groups.as_ref().zip(self.state().bridge(id)) {
+                changes.add_groups(id, &bridge.groups, groups);
+            }
             let mut crossed = Vec::new();
             let dead = self.change(writer, |state| {
                 state.tables_version = pending.version;
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
-                if let Some(groups) = pending.groups.take() {
-                    let old = std::mem::replace(&mut bridge.groups, groups);
-                    changes.add_groups(id, &old, &bridge.groups);
+                // The old ones go when the lock is free again.
+                if let Some(groups) = &mut pending.groups {
+                    std::mem::swap(groups, &mut bridge.groups);
                 }
                 crossed.extend(bridge.vacancy_events());
                 pending.count_learners(bridge)
@@ -244,14 +316,13 @@ impl Ofproto {
             self.publish_updates(id, &mut pending);
             self.remove_hidden(writer, id, pending.hidden, now_ms);
             if !dead.is_empty() {
-                let mut learned = self.begin(writer, id, now_ms);
-                learned.by = pending.by;
+                let mut learned = self.begin(writer, id, pending.by, now_ms);
                 let rules: Vec<RulePlace> = {
                     let state = self.state();
-                    let bridge = state.bridge(id);
-                    bridge.into_iter().flat_map(|b| dead.iter().flat_map(|cookie| learned_with(b, *cookie))).collect()
+                    state.bridge(id).map(|bridge| learned_with(bridge, &dead)).unwrap_or_default()
                 };
-                self.hide_all(writer, id, &mut learned, &rules);
+                let learned_rules = DeletedRules { places: &rules, reason: FlowRemovedReason::Delete };
+                self.hide_all(writer, id, &mut learned, learned_rules);
                 changed.deleted += learned.changed.deleted;
                 next = (!learned.hidden.is_empty()).then_some(learned);
             }
@@ -280,7 +351,7 @@ impl Ofproto {
         let due: Vec<BridgeId> = self.state().bridges.iter().filter(is_due).map(|bridge| bridge.id).collect();
         let mut count = 0;
         for id in due {
-            let mut pending = self.begin(writer, id, now_ms);
+            let mut pending = self.begin(writer, id, None, now_ms);
             let mut expired = Vec::new();
             for _ in 0..EXPIRED_MAX / CHUNK {
                 let looked = self.change(writer, |state| {
@@ -308,7 +379,7 @@ impl Ofproto {
         let Some(id) = flows.first().map(|flow| flow.bridge).filter(|id| self.state().bridge(*id).is_some()) else {
             return;
         };
-        let mut pending = self.begin(writer, id, 0);
+        let mut pending = self.begin(writer, id, None, 0);
         let mut left = flows;
         loop {
             let known =
@@ -321,8 +392,9 @@ impl Ofproto {
             self.change(writer, |state| {
                 in_chunk(state, id, piece.len(), |state| {
                     let bridge = state.bridge_mut(id).expect(STAYS);
-                    for LearnedFlow { flow, limit, now_ms, .. } in piece {
+                    for LearnedFlow { port, flow, limit, now_ms, .. } in piece {
                         pending.now_ms = *now_ms;
+                        pending.memory = self.0.rule_memory.share(id, RuleOwner::Packets(*port));
                         // A rule that the tables refuse is not learned.
                         let _ = pending.learn(bridge, flow, *limit);
                     }

@@ -4,9 +4,10 @@ use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Line};
 
 /// Tunnel fields in another line than the rest.
-const ELSEWHERE: [Span; 7] = [
+const ELSEWHERE: [Span; 8] = [
     layout::TUN_IPV4_SRC,
     layout::TUN_IPV4_DST,
+    layout::TUN_TP_DST,
     layout::TUN_ERSPAN_VER,
     layout::TUN_ERSPAN_DIR,
     layout::TUN_ERSPAN_HWID,

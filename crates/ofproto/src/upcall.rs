@@ -57,7 +57,7 @@ impl Ofproto {
 #[inline]
 fn log_miss(state: &SwitchState, key: &PacketKey) {
     if tracing::enabled!(target: "dpif_netdev", tracing::Level::DEBUG) {
-        let bridge = state.by_datapath.get(&key.in_port()).and_then(|(id, _)| state.bridge(*id));
+        let bridge = state.port_of(key).and_then(|(id, _)| state.bridge(id));
         let datapath = bridge.map_or("", |bridge| &bridge.config.datapath_type);
         let packet = Match::of_packet(&FlowKey::of_packet(key));
         let packet = packet.display(&PortNames::NONE, DEFAULT_PRIORITY);
@@ -85,7 +85,7 @@ impl Upcall for UpcallHandle {
         let state = self.ofproto.state();
         log_miss(&state, miss.key);
         let Some(xout) = Translator::run(&state, shared, &xin, None) else {
-            return Fate::Failed(DropReason::UpcallLost);
+            return Fate::Failed(state.why_no_port(miss.key));
         };
         drop(state);
         if xout.failure.is_some_and(Failure::is_recursion) {

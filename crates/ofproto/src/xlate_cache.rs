@@ -8,6 +8,7 @@
 use crate::bridge_config::BridgeId;
 use crate::effects::Effect;
 use crate::group::Group;
+use crate::mirror::MirrorCounts;
 use crate::patch_counts::PatchCounts;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
@@ -18,6 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{FlowCharge, FlowMemory, FlowStats, Xcache};
 use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 /// FIN and RST: the connection is closing.
@@ -34,16 +36,20 @@ pub(crate) enum XcEntry {
     MacLearn { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
     /// Looked up the port of a MAC entry, successfully or not.
     MacLookup { bridge: BridgeId, vlan: u16, mac: Mac },
-    /// Learned a rule.
-    Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
+    /// Learned a rule of a packet that came by that port.
+    Learn { bridge: BridgeId, port: OfPort, flow: Arc<FlowMod>, limit: u32 },
     /// Carried out `fin_timeout`.
     FinTimeout { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
     /// Looked up something else of the bridge, successfully or not.
     Depends { bridge: BridgeId, on: Dependency },
     /// Used a group: one of its buckets, or all.
     Group(Arc<Group>, Option<usize>),
+    /// Sent to a neighbour by a tunnel: as long as there are such packets the neighbour stays known.
+    Neighbour { bridge: BridgeId, ip: Ipv6Addr, mac: Mac },
     /// Left a bridge by a patch port, and entered another one by its peer.
     Patch { from: Arc<PatchCounts>, to: Arc<PatchCounts> },
+    /// Copied for a mirror.
+    Mirror(Arc<MirrorCounts>),
     /// Froze or resumed a translation. The recirculation id lives as long as this entry.
     Recirculation(Arc<Recirculation>),
 }
@@ -142,6 +148,7 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
             }
             XcEntry::Table { counts, matched, times, .. } => counts.credit(*matched, push.packets * u64::from(*times)),
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
+            XcEntry::Mirror(counts) => counts.credit(push.packets, push.bytes),
             XcEntry::Patch { from, to } => {
                 from.send(push.packets, push.bytes);
                 to.receive(push.packets, push.bytes);
@@ -189,8 +196,10 @@ impl XcEntry {
             &XcEntry::MacLearn { bridge, vlan, mac, port } => {
                 Some(Effect::LearnMac { bridge, vlan, mac, port, now_ms })
             }
-            XcEntry::Learn { bridge, flow, limit } => {
-                Some(Effect::Learn { bridge: *bridge, flow: Arc::clone(flow), limit: *limit, now_ms })
+            &XcEntry::Neighbour { bridge, ip, mac } => Some(Effect::Neighbour { bridge, ip, mac, now_ms }),
+            XcEntry::Learn { bridge, port, flow, limit } => {
+                let (bridge, port, flow, limit) = (*bridge, *port, Arc::clone(flow), *limit);
+                Some(Effect::Learn { bridge, port, flow, limit, now_ms })
             }
             XcEntry::FinTimeout { bridge, rule, idle, hard } if push.tcp_flags & TCP_CLOSING != 0 => {
                 Some(Effect::LowerTimeouts { bridge: *bridge, rule: Arc::clone(rule), idle: *idle, hard: *hard })

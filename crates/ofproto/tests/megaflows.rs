@@ -1,8 +1,8 @@
 //! Megaflows stay correct, and every packet counts for every rule it matched.
 
 use sluice_action::{
-    Action, Fate, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Miss,
-    PortNo, Translation, Upcall, XcacheHandle,
+    Action, AffectedFlow, Fate, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch,
+    MegaflowStore, Miss, PortNo, Translation, Upcall, XcacheHandle,
 };
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, OfPort, PacketKey, PortNames, extract};
@@ -25,6 +25,8 @@ struct Inside {
     /// What modified flows carried before.
     earlier: BTreeMap<FlowId, FlowStats>,
     suspended: BTreeSet<FlowId>,
+    /// Flows that became live since `take_fresh` asked.
+    fresh: BTreeSet<FlowId>,
     /// Packets that come during the removal of a flow.
     late: Vec<(XcacheHandle, FlowStats)>,
 }
@@ -35,6 +37,7 @@ impl Store {
         inside.next += 1;
         let id = FlowId(inside.next);
         let stats = FlowStats { created_ms: now_ms, ..FlowStats::default() };
+        inside.fresh.insert(id);
         inside.flows.insert(id, (MegaflowMatch::new(translation.mask, key), translation, stats));
         id
     }
@@ -68,16 +71,29 @@ impl MegaflowStore for Store {
         }
     }
 
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
+    fn suspend(&self, among: Option<&[FlowId]>, affected: &mut AffectedFlow<'_>) -> usize {
         let Inside { flows, suspended, .. } = &mut *self.0.lock().unwrap();
-        let affected = flows.iter().filter(|(_, (matches, told, _))| affected(&matches.mask, &told.xcache));
+        let asked = flows.iter().filter(|(id, _)| among.is_none_or(|ids| ids.contains(id)));
+        let affected = asked.filter(|(id, (matches, told, _))| affected(**id, &matches.mask, &told.xcache));
         let before = suspended.len();
         suspended.extend(affected.map(|(id, _)| *id));
         suspended.len() - before
     }
 
+    fn take_fresh(&self, visit: &mut dyn FnMut(FlowId, &PacketKey, &XcacheHandle)) {
+        let Inside { flows, fresh, .. } = &mut *self.0.lock().unwrap();
+        for id in std::mem::take(fresh) {
+            let Some((matches, translation, _)) = flows.get(&id) else { continue };
+            visit(id, &matches.mask, &translation.xcache);
+        }
+    }
+
     fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
-        is_current() && self.0.lock().unwrap().suspended.remove(&id)
+        let is_current = is_current();
+        let inside = &mut *self.0.lock().unwrap();
+        let resumed = is_current && inside.suspended.remove(&id);
+        inside.fresh.extend(resumed.then_some(id));
+        resumed
     }
 
     fn capacity(&self) -> usize {
@@ -109,6 +125,7 @@ impl MegaflowStore for Store {
         let (_, translation, stats) = inside.flows.get_mut(&id)?;
         *translation = modification.translation.clone();
         inside.suspended.remove(&id);
+        inside.fresh.insert(id);
         let carried = std::mem::replace(stats, FlowStats { created_ms: stats.created_ms, ..FlowStats::default() });
         inside.earlier.insert(id, carried);
         Some(carried)
@@ -208,6 +225,26 @@ fn every_packet_counts_on_every_rule_it_met() {
 }
 
 #[test]
+fn crediting_translates_nothing_and_deletes_nothing() {
+    let ofproto = switch(&["in_port=1 actions=output:2", "in_port=3 actions=output:4"]);
+    let store = store_of(&ofproto);
+    let (stays, changed) = (miss(&ofproto, &store, &packet(1, 1, 2), 0), miss(&ofproto, &store, &packet(3, 1, 2), 0));
+    change(&ofproto, FlowCommand::Modify, "in_port=3 actions=output:1");
+    [stays, changed].into_iter().for_each(|id| store.carry(id, 10, 0, 2000));
+    assert_eq!(ofproto.credit_megaflows(&*store), 2);
+    assert!(store.is_suspended(changed) && store.len() == 2);
+    let counted = packets(&ofproto);
+    assert_eq!(counted["output:2"], 11);
+    // Nothing counts twice, whichever pass comes next.
+    store.carry(stays, 1, 0, 2100);
+    ofproto.credit_megaflows(&*store);
+    ofproto.revalidate(&*store, 2200, DEFAULT_MAX_IDLE_MS);
+    ofproto.credit_megaflows(&*store);
+    assert_eq!(packets(&ofproto)["output:2"], 12);
+    assert!(!store.is_suspended(changed));
+}
+
+#[test]
 fn idle_megaflows_go() {
     let ofproto = switch(&["actions=output:2"]);
     let store = store_of(&ofproto);
@@ -227,6 +264,8 @@ fn the_least_recently_used_go_if_memory_is_short() {
     let store = store_of(&ofproto);
     let ids: Vec<_> = (1..=16).map(|dst| miss(&ofproto, &store, &packet(1, 1, dst), 0)).collect();
     ids.iter().enumerate().for_each(|(i, id)| store.carry(*id, 1, 0, 1000 - i as u64));
+    // They are in the index of dependencies from the first dump on.
+    ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS);
     let used = store.memory().used();
     assert!(used > 16 * 100, "their xlate caches are charged: {used}");
     store.memory().set_limit(used);

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Error, Ofproto, Requester, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
+use sluice_ofproto::{
+    BridgeConfig, Error, Ofproto, Requester, RuleMonitor, RuleOwner, RuleUpdate, RuleUpdateEvent, Transaction,
+};
 use std::sync::{Arc, Mutex};
 
 fn switch() -> Ofproto {
@@ -102,7 +104,7 @@ fn the_monitor_is_told_of_every_change_in_order() {
     let (ofproto, diary) = (switch(), Arc::new(Diary::default()));
     ofproto.set_monitor(diary.clone());
     let told = |changes: &[FlowMod], xid| {
-        let by = Some(Requester { connection: 1, xid });
+        let by = Some(Requester { connection: 1, xid, owner: RuleOwner::Peers });
         ofproto.flow_mods("br0", &changes.iter().collect::<Vec<_>>(), by, 1000).unwrap();
         std::mem::take(&mut *diary.0.lock().unwrap())
     };

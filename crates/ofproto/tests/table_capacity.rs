@@ -22,7 +22,7 @@ fn add(ofproto: &Ofproto, text: &str, now_ms: u64) -> Result<(), Error> {
 }
 
 /// The priorities of the table's rules.
-fn priorities(ofproto: &Ofproto) -> Vec<u16> {
+fn priorities(ofproto: &Ofproto) -> Vec<u32> {
     let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
     let mut all: Vec<_> = rules.iter().map(|entry| entry.rule.priority).collect();
     all.sort_unstable();

@@ -36,7 +36,7 @@ fn dump(ofproto: &Ofproto) -> Vec<String> {
         let rule = &entry.rule;
         let flow = FlowMod {
             table: Some(rule.table),
-            priority: rule.priority,
+            priority: rule.openflow_priority().unwrap(),
             new_cookie: Some(rule.cookie),
             idle_timeout: rule.idle_timeout(),
             hard_timeout: rule.hard_timeout(),

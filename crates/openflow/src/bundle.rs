@@ -3,12 +3,15 @@
 //! The messages' bytes are kept, which take a tenth of the memory of messages that have been read. Each is read when it
 //! comes, so that its error is sent then, and again when the bundle is carried out.
 
-use crate::bundle_memory::{BundleMemory, BundleShare};
+use crate::conn_memory::ConnMemory;
 use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
 use crate::session::{BundleCommit, Request};
 use crate::{Error, Header, Message, N_TABLES, Version};
+use sluice_fate::{Limit, MemoryShare};
 use std::collections::HashMap;
-use std::sync::Arc;
+
+/// Bytes of the bundles of all connections at most: more than two million flow-mods.
+pub const BUNDLE_MEMORY: usize = 256 << 20;
 
 /// Bundles of a connection at most.
 const BUNDLES_MAX: usize = 16;
@@ -17,11 +20,11 @@ const BUNDLES_MAX: usize = 16;
 const GROWTH_MIN: usize = 4096;
 
 /// A connection's bundles.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Bundles {
     by_id: HashMap<u32, Bundle>,
     /// The memory of their messages.
-    share: BundleShare,
+    share: MemoryShare,
     /// The time at the last [`Bundles::expire`].
     now_ms: u64,
 }
@@ -51,10 +54,17 @@ impl Bundle {
     }
 }
 
+impl Default for Bundles {
+    /// With memory of its own.
+    fn default() -> Self {
+        Bundles::new(ConnMemory::new(Limit::BundleMemory, BUNDLE_MEMORY).share(true))
+    }
+}
+
 impl Bundles {
-    /// No bundles; what they will take is of that memory.
-    pub fn new(memory: Arc<BundleMemory>) -> Self {
-        Bundles { share: BundleShare::new(memory), ..Bundles::default() }
+    /// No bundles; what they will take is of that share.
+    pub fn new(share: MemoryShare) -> Self {
+        Bundles { by_id: HashMap::new(), share, now_ms: 0 }
     }
 
     /// Notes the time and removes bundles that no message was about for `idle_max_ms`. Returns what opened them.

@@ -39,11 +39,14 @@ pub struct Continuation {
 }
 
 pub(crate) fn put(c: &Continuation, version: Version, w: &mut Writer) {
-    let Paused { stack, conntracked, actions, action_set, datapath_port } = &c.paused;
+    let Paused { stack, conntracked, mirrors, actions, action_set, datapath_port } = &c.paused;
     property::put(BRIDGE, &c.bridge.to_be_bytes(), w);
     for (value, n_bytes) in stack.iter().rev() {
         let unused = STACK_VALUE.saturating_sub(*n_bytes as usize);
         property::put(STACK, &value.to_be_bytes()[unused..], w);
+    }
+    if *mirrors != 0 {
+        property::put_u32(MIRRORS, *mirrors, w);
     }
     if *conntracked {
         property::put(CONNTRACKED, &[], w);
@@ -92,8 +95,7 @@ pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Continuation, Erro
                 body.skip(body.len() - n_bytes)?;
                 c.paused.stack.push((body.number(n_bytes)?, n_bytes as u32));
             }
-            // There are no mirrors here.
-            MIRRORS => _ = property::u32(body)?,
+            MIRRORS => c.paused.mirrors = property::u32(body)?,
             CONNTRACKED => {
                 c.paused.conntracked = true;
                 body.skip(body.len())?;

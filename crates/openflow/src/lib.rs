@@ -7,7 +7,7 @@
 
 mod action;
 mod bundle;
-mod bundle_memory;
+mod conn_memory;
 mod consistency;
 mod continuation;
 mod error;
@@ -25,8 +25,8 @@ mod session;
 mod text;
 mod wire;
 
-pub use bundle::bundled;
-pub use bundle_memory::{BUNDLE_MEMORY, BundleMemory};
+pub use bundle::{BUNDLE_MEMORY, bundled};
+pub use conn_memory::ConnMemory;
 pub use consistency::check_prerequisites;
 pub use continuation::Continuation;
 pub use error::{Error, ErrorCode, NICIRA, ONF};

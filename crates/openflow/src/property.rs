@@ -89,6 +89,11 @@ pub(crate) fn put_u16(kind: u16, value: u16, w: &mut Writer) {
     put(kind, &[high, low, 0, 0], w);
 }
 
+/// Writes a property of four bytes.
+pub(crate) fn put_u32(kind: u16, value: u32, w: &mut Writer) {
+    put(kind, &value.to_be_bytes(), w);
+}
+
 /// Writes a property of eight bytes.
 pub(crate) fn put_u64(kind: u16, value: u64, w: &mut Writer) {
     let mut body = [0; 12];

@@ -4,7 +4,6 @@
 mod rights;
 
 use crate::bundle::Bundles;
-use crate::bundle_memory::BundleMemory;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
@@ -13,8 +12,8 @@ use crate::{
     VersionBitmap,
 };
 use rights::{changes_switch, is_from_switch};
+use sluice_fate::MemoryShare;
 use sluice_ofp::ofpact::PacketInReason;
-use std::sync::Arc;
 
 /// Bytes of an offending message that its error carries: as many as fit behind the error's type and code, as in Open
 /// vSwitch.
@@ -148,9 +147,9 @@ impl Session {
         session
     }
 
-    /// What its bundles take is of that memory. Called before the first bundle.
-    pub fn use_bundle_memory(&mut self, memory: Arc<BundleMemory>) {
-        self.bundles = Bundles::new(memory);
+    /// What its bundles take is of that share. Called before the first bundle.
+    pub fn use_bundle_memory(&mut self, share: MemoryShare) {
+        self.bundles = Bundles::new(share);
     }
 
     /// The controller gets no asynchronous messages before it asks for them. Called before its hello is read.

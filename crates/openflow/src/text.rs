@@ -163,7 +163,7 @@ fn line(flow: &FlowStats) -> FlowLine<'_> {
     FlowLine {
         table: flow.table,
         cookie: flow.cookie,
-        priority: flow.priority,
+        priority: flow.priority.into(),
         idle_timeout: flow.idle_timeout,
         hard_timeout: flow.hard_timeout,
         importance: flow.importance,

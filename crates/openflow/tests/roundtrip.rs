@@ -142,12 +142,15 @@ fn continuation() -> impl Strategy<Value = Option<Continuation>> {
     ];
     let lists = vec(list.prop_filter("an empty list is none", |list| !list.is_empty()), 0..4);
     let values = vec((any::<u128>(), 1u32..=16).prop_map(|(value, n)| (value >> (128 - 8 * n), n)), 0..3);
-    let some = (any::<u128>(), values, any::<bool>(), lists, actions(), any::<[u32; 2]>());
+    let some = (any::<u128>(), values, any::<bool>(), lists, actions(), any::<[u32; 3]>());
     prop::option::of(some.prop_map(|(bridge, stack, conntracked, lists, action_set, n)| {
         // Neighbours are of different rules.
         let stretch = |(i, actions)| Stretch { table: i as u8, cookie: u64::from(n[0]), actions };
         let actions = lists.into_iter().enumerate().map(stretch).collect();
-        Continuation { bridge, paused: Paused { stack, conntracked, actions, action_set, datapath_port: n[1] } }
+        Continuation {
+            bridge,
+            paused: Paused { stack, conntracked, mirrors: n[2], actions, action_set, datapath_port: n[1] },
+        }
     }))
 }
 

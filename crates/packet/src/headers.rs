@@ -62,6 +62,8 @@ pub mod ip_proto {
     pub const IGMP: u8 = 2;
     pub const TCP: u8 = 6;
     pub const UDP: u8 = 17;
+    /// GRE.
+    pub const GRE: u8 = 47;
     pub const ROUTING: u8 = 43;
     pub const FRAGMENT: u8 = 44;
     pub const AH: u8 = 51;

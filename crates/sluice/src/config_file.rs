@@ -27,6 +27,11 @@ impl ConfigFile {
         self.settings.lock().stop_after.map(|after| after.0)
     }
 
+    /// Whether tables outlast the process.
+    pub fn keeps_tables(&self) -> bool {
+        self.settings.lock().keep_tables
+    }
+
     /// The address at which Prometheus reads metrics, if the file has one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.settings.lock().metrics
@@ -65,6 +70,7 @@ impl ConfigFile {
         let mut settings = self.settings.lock();
         let changes = [
             (settings.stop_after != new.stop_after).then(|| "switch.stop-after: changed".to_owned()),
+            (settings.keep_tables != new.keep_tables).then(|| "switch.keep-tables: changed".to_owned()),
             (settings.rundir != new.rundir).then(|| change::at_next_start("switch.rundir")),
             (settings.metrics != new.metrics).then(|| change::at_next_start("switch.metrics")),
         ];

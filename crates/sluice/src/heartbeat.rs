@@ -4,12 +4,12 @@
 //! stands still if none of its iterations ends; a control thread if one piece of its work does not.
 
 use parking_lot::Mutex;
-use sluice_clock::heartbeat::busy_threads;
+use sluice_clock::heartbeat::{BusyThread, WORK_WITHIN, busy_threads};
 use sluice_vswitch::Switch;
 use std::collections::BTreeMap;
 
-/// A thread that has stood still for this long has missed its heartbeat.
-const MISSED_AFTER_MS: u64 = 2000;
+/// A PMD that has stood still for this long has missed its heartbeat.
+const MISSED_AFTER_MS: u64 = WORK_WITHIN.as_millis() as u64;
 
 /// Heartbeats missed since the start, by thread.
 static MISSED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
@@ -41,6 +41,8 @@ struct Looked {
     place: String,
     /// Since when, if it says so, in the real clock's milliseconds.
     since_ms: Option<u64>,
+    /// Standing still for that long is a missed heartbeat.
+    missed_after_ms: u64,
 }
 
 impl HeartbeatWatch {
@@ -60,7 +62,7 @@ impl HeartbeatWatch {
     fn note(&mut self, threads: Vec<Looked>, now_ms: u64) -> (Vec<Standing>, Vec<Standing>) {
         let (mut standing, mut going_on) = (Vec::new(), Vec::new());
         let mut before = std::mem::take(&mut self.seen);
-        for Looked { thread, beat, place, since_ms } in threads {
+        for Looked { thread, beat, place, since_ms, missed_after_ms } in threads {
             let mut seen = match before.remove(&thread) {
                 Some(seen) if seen.beat == beat => seen,
                 other => {
@@ -69,7 +71,7 @@ impl HeartbeatWatch {
                 }
             };
             let for_ms = now_ms.saturating_sub(seen.since_ms);
-            if for_ms >= MISSED_AFTER_MS && !seen.is_told {
+            if for_ms >= missed_after_ms && !seen.is_told {
                 seen.is_told = true;
                 *MISSED.lock().entry(thread.clone()).or_default() += 1;
                 standing.push(Standing { place, for_ms });
@@ -110,23 +112,43 @@ impl Seen {
 fn threads(switch: &Switch) -> Vec<Looked> {
     let pmds = switch.datapath().progress().into_iter().map(|pmd| {
         let thread = if pmd.is_main_worker { "main worker".to_owned() } else { format!("PMD {}", pmd.pmd) };
-        Looked { thread, beat: pmd.beat, place: pmd.to_string(), since_ms: None }
+        let missed_after_ms = MISSED_AFTER_MS;
+        Looked { thread, beat: pmd.beat, place: pmd.to_string(), since_ms: None, missed_after_ms }
     });
-    let control = busy_threads().into_iter().map(|busy| Looked {
+    let control = first_due(busy_threads()).into_iter().map(|busy| Looked {
         thread: format!("thread {}", busy.thread),
         beat: busy.since_ms,
         place: busy.to_string(),
         since_ms: Some(busy.since_ms),
+        missed_after_ms: busy.within_ms,
     });
     pmds.chain(control).collect()
+}
+
+/// Of threads with the same name, such as those of control connections, the one whose work is due first.
+fn first_due(mut threads: Vec<BusyThread>) -> Vec<BusyThread> {
+    threads.sort_by(|a, b| (&a.thread, a.due_ms()).cmp(&(&b.thread, b.due_ms())));
+    threads.dedup_by(|later, first| later.thread == first.thread);
+    threads
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn of_threads_of_one_name_the_one_due_first_is_watched() {
+        let busy = |thread: &str, since_ms, within_ms| {
+            let thread = thread.into();
+            BusyThread { thread, work: "work", since_ms, within_ms }
+        };
+        let conn = |since_ms, within_ms| busy("ctl-conn", since_ms, within_ms);
+        let all = vec![conn(9, 5), busy("main", 8, 5), conn(7, 5), conn(11, 5), conn(1, 20)];
+        assert_eq!(first_due(all), [conn(7, 5), busy("main", 8, 5)]);
+    }
+
     fn looked(beat: u64, place: &str) -> Vec<Looked> {
-        vec![Looked { thread: "PMD 1".into(), beat, place: place.into(), since_ms: None }]
+        vec![Looked { thread: "PMD 1".into(), beat, place: place.into(), since_ms: None, missed_after_ms: 2000 }]
     }
 
     #[test]
@@ -143,6 +165,18 @@ mod tests {
         let going_on = vec![Standing { place: "PMD 1".into(), for_ms: 9000 }];
         assert_eq!(watch.note(looked(8, place), 10_000), (vec![], going_on));
         assert_eq!(watch.note(looked(8, place), 12_000).0.len(), 1, "it stands still again");
+    }
+
+    #[test]
+    fn work_that_may_take_long_is_told_when_it_takes_longer() {
+        let mut watch = HeartbeatWatch::default();
+        let connecting = || {
+            let (thread, place) = ("thread controller".into(), "thread controller in connecting".into());
+            vec![Looked { thread, beat: 1000, place, since_ms: Some(1000), missed_after_ms: 20_000 }]
+        };
+        assert_eq!(watch.note(connecting(), 15_000), (vec![], vec![]));
+        assert_eq!(watch.note(connecting(), 21_000).0.len(), 1);
+        assert_eq!(missed()["thread controller"], 1);
     }
 
     #[test]

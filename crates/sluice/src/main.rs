@@ -11,6 +11,7 @@ mod config;
 mod config_file;
 mod heartbeat;
 mod housekeeping;
+mod kept_tables;
 mod metrics;
 mod overview;
 mod panics;

@@ -13,6 +13,7 @@ use sluice_vlog::Log;
 use sluice_vswitch::{Error, Switch};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A process that runs a switch.
 pub struct Process {
@@ -25,6 +26,10 @@ pub struct Process {
     /// The file that describes the switch, if that is not a database.
     config_file: Option<ConfigFile>,
     version: String,
+    /// Whether the end deletes the devices of ports that would outlast the process.
+    cleans_up: AtomicBool,
+    /// Whether the end is writing what the next process needs.
+    is_saving: AtomicBool,
 }
 
 impl Process {
@@ -49,7 +54,20 @@ impl Process {
     fn new(switch: Arc<Switch>, log: Log, config_file: Option<ConfigFile>, version: String) -> Result<Arc<Process>> {
         let main_loop = Arc::new(MainLoop::new().context("main loop")?);
         let (heartbeat, coverage) = (Heartbeat::of("main"), Mutex::default());
-        Ok(Arc::new(Process { switch, log, main_loop, heartbeat, coverage, config_file, version }))
+        // Behind a database the next process is to find the devices, as behind Open vSwitch's daemon.
+        let cleans_up = AtomicBool::new(config_file.is_some());
+        let is_saving = AtomicBool::new(false);
+        Ok(Arc::new(Process {
+            switch,
+            log,
+            main_loop,
+            heartbeat,
+            coverage,
+            config_file,
+            version,
+            cleans_up,
+            is_saving,
+        }))
     }
 
     /// The switch.
@@ -90,6 +108,33 @@ impl Process {
     /// Asks for the end.
     pub fn end(&self, why: &str) {
         self.main_loop.end(why);
+    }
+
+    /// Asks for an end that deletes the devices of ports.
+    pub fn end_and_clean_up(&self, why: &str) {
+        self.cleans_up.store(true, Ordering::Relaxed);
+        self.end(why);
+    }
+
+    /// Stops the switch's threads, and deletes the devices of its ports if that was asked for.
+    pub fn stop_switch(&self) {
+        self.switch.stop();
+        if self.cleans_up.load(Ordering::Relaxed) {
+            self.switch.delete_devices();
+        }
+    }
+
+    /// Writes what the next process needs: the end has more time for that.
+    pub fn save<T>(&self, save: impl FnOnce() -> T) -> T {
+        self.is_saving.store(true, Ordering::Relaxed);
+        let saved = save();
+        self.is_saving.store(false, Ordering::Relaxed);
+        saved
+    }
+
+    /// Whether the end is writing what the next process needs.
+    pub fn is_saving(&self) -> bool {
+        self.is_saving.load(Ordering::Relaxed)
     }
 
     /// Returns when the main loop has done one whole turn that began after the call, or is over. Must not be called from

@@ -9,12 +9,13 @@ use crate::metrics::Endpoint;
 use crate::process::{Process, explain};
 use crate::text::megaflows::dpctl_line;
 use crate::text::{live, rules};
-use crate::{command, panics, privileges, rundir, signals, watchdog};
+use crate::{command, kept_tables, panics, privileges, rundir, signals, watchdog};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
-use sluice_connmgr::unix_socket::{listen_private, remove_stale};
+use sluice_connmgr::unix_socket::{self, SocketMode, remove_stale};
 use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
+use sluice_ofp::text::FlowLine;
 use sluice_unixctl::Server;
 use sluice_vlog::{Log, write_output};
 use sluice_vswitch::Switch;
@@ -36,8 +37,8 @@ const CANNOT_LEAVE_ROOT: &str = "the switch does not go on as root; start it as 
 /// How long the text at the end waits for its reader.
 const SUMMARY_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Megaflows shown at the end; there may be millions.
-const MEGAFLOWS_SHOWN: usize = 100;
+/// Megaflows, rules of a bridge, and bridges shown at the end; there may be millions.
+const SHOWN_MAX: usize = 100;
 
 /// Runs the switch that `file` describes until it is told to end.
 ///
@@ -59,11 +60,16 @@ pub fn run(file: &Path) -> Result<()> {
     let kinds = switch.port_kinds();
     let left = privileges::leave_root(kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
     left.inspect(|left| tracing::info!("{left}"));
+    if keeps_tables(&process) {
+        kept_tables::restore(switch, &rundir)?
+    } else {
+        kept_tables::forget(&rundir)?
+    }
     signals::watch(&process)?;
     watchdog::start(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
-    let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
+    let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| process.stop_switch())?;
     tracing::info!("running, control socket {}", control.display());
     let why = attend(&process);
     match &why {
@@ -74,23 +80,35 @@ pub fn run(file: &Path) -> Result<()> {
     drop(server);
     drop(endpoint);
     busy.go_on("end of the switch's threads");
-    switch.stop();
+    process.stop_switch();
+    // After an end that is no orderly one, what there is may be what has gone wrong.
+    if why.is_ok() && keeps_tables(&process) {
+        busy.go_on_within("saving of tables", watchdog::SAVE_WITHIN);
+        let saved = process.save(|| kept_tables::save(switch, &rundir));
+        saved.unwrap_or_else(|error| tracing::error!("tables are not kept: {error:#}"));
+    }
+    busy.go_on("statistics");
+    switch.settle();
     busy.go_on("summary");
     write_output(&summary(switch), SUMMARY_PATIENCE);
     why.map(drop)
+}
+
+fn keeps_tables(process: &Process) -> bool {
+    process.config_file().is_some_and(ConfigFile::keeps_tables)
 }
 
 /// Opens the sockets of controllers, Prometheus and commands. The control socket comes last: once it is there, all
 /// commands work.
 fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
     let switch = process.switch();
-    switch.start_openflow(rundir).map_err(explain)?;
+    switch.start_openflow(rundir, SocketMode::Private).map_err(explain)?;
     let address = process.config_file().and_then(ConfigFile::metrics_address);
     let endpoint = address.map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let listener = listen_private(control, "control socket").map_err(rundir::socket_error)?;
+    let listener = unix_socket::listen(control, "control socket", SocketMode::Private).map_err(rundir::socket_error)?;
     let server = Server::start(listener, control, Box::new(CommandTable(Arc::clone(process))));
     let server = server.context("control thread")?;
     Ok((server, endpoint))
@@ -172,22 +190,29 @@ impl LiveLine {
     }
 }
 
-/// What is printed at the end: PMD statistics, rules, megaflows.
+/// What is printed at the end: PMD statistics, some rules, some megaflows. The end is to be soon, so it does not format
+/// all there is; commands do that while the switch runs.
 fn summary(switch: &Switch) -> String {
     let mut out = command::datapath::perf_show(switch, &PmdOptions::default());
     let now_ms = switch.now_ms();
-    for bridge in switch.ofproto().bridges() {
-        let names = switch.port_names(&bridge.name);
-        let text = rules::dump(switch.ofproto(), &bridge.name, now_ms, |line| format!(" {}", line.display(&names)));
-        out += &format!("\nrules of {}:\n{}", bridge.name, text.unwrap_or_default());
+    let bridges = switch.ofproto().bridges();
+    for bridge in bridges.iter().take(SHOWN_MAX).map(|bridge| &*bridge.name) {
+        let names = switch.port_names(bridge);
+        let show = |line: &FlowLine<'_>| format!(" {}", line.display(&names));
+        let (text, more) = rules::dump_some(switch.ofproto(), bridge, SHOWN_MAX, now_ms, show).unwrap_or_default();
+        out += &format!("\nrules of {bridge}:\n{text}");
+        out += &more_text(more, &format!(" rules: bridge/dump-flows {bridge} lists them while the switch runs"));
     }
+    out += &more_text(bridges.len().saturating_sub(SHOWN_MAX), " bridges");
     let names = DatapathPortNames::default();
-    let (flows, count) = switch.datapath().oldest_flows(MEGAFLOWS_SHOWN);
+    let (flows, count) = switch.datapath().oldest_flows(SHOWN_MAX);
     out += &format!("\nmegaflows: {count}\n");
     let line = |flow: &FlowReport| dpctl_line(flow, flow.flow.stats, false, &names, now_ms) + "\n";
     out.extend(flows.iter().map(line));
-    if count > flows.len() {
-        out += &format!("… and {} more\n", count - flows.len());
-    }
-    out
+    out + &more_text(count - flows.len(), "")
+}
+
+/// What stands for things that are not shown.
+fn more_text(n: usize, what: &str) -> String {
+    if n == 0 { String::new() } else { format!("… and {n} more{what}\n") }
 }

@@ -3,6 +3,7 @@
 use crate::process::Process;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sluice_clock::heartbeat::Heartbeat;
 use std::sync::Arc;
 
 /// The signals that end the switch.
@@ -19,7 +20,9 @@ pub fn watch(process: &Arc<Process>) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
     let process = Arc::downgrade(process);
     let watch = move || {
+        let heartbeat = Heartbeat::of("signals");
         for (i, signal) in signals.forever().enumerate() {
+            let _busy = heartbeat.begin("asking for the end");
             match process.upgrade() {
                 Some(process) if i == 0 => process.end(name(signal)),
                 _ => die_by(Some(signal)),

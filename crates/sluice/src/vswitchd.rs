@@ -14,7 +14,7 @@ use clap::Parser;
 use options::{Dummy, VswitchdOptions};
 use rustix::event::{PollFd, PollFlags};
 use sluice_connmgr::Tls;
-use sluice_connmgr::unix_socket::listen_for_group;
+use sluice_connmgr::unix_socket::{self, SocketMode};
 use sluice_daemon::account::Account;
 use sluice_daemon::detach::{Program, Role, Startup};
 use sluice_daemon::dirs::Dirs;
@@ -145,7 +145,7 @@ impl Daemon<'_> {
         process.switch().start()?;
         let served = self.serve(&process, startup);
         let _busy = process.heartbeat().begin("end of the switch's threads");
-        process.switch().stop();
+        process.stop_switch();
         served.map(|()| process.main_loop().why_end().and_then(|why| signals::number(&why)))
     }
 
@@ -167,7 +167,7 @@ impl Daemon<'_> {
     /// Opens the sockets, and takes turns until the end. The control socket goes before the switch does.
     fn serve(&self, process: &Arc<Process>, startup: Startup) -> Result<()> {
         let _server = self.control_socket().map(|path| serve_commands(process, &path)).transpose()?;
-        process.switch().start_openflow(&self.dirs.rundir)?;
+        process.switch().start_openflow(&self.dirs.rundir, SocketMode::OpenVSwitch)?;
         let mut vswitchd = Vswitchd::new(Arc::clone(process.switch()), self.database()?)?;
         attend(process, &mut vswitchd, startup)
     }
@@ -213,7 +213,7 @@ fn lock_memory() {
 }
 
 fn serve_commands(process: &Arc<Process>, path: &Path) -> Result<Server> {
-    let listener = listen_for_group(path, "control socket")
+    let listener = unix_socket::listen(path, "control socket", SocketMode::OpenVSwitch)
         .map_err(|error| anyhow!("could not initialize control socket {} ({error})", path.display()))?;
     let server = Server::start(listener, path, Box::new(CommandTable(Arc::clone(process))));
     server.context("control thread")

@@ -1,7 +1,8 @@
 //! A thread that waits for no other: it watches heartbeats, and ends the process if the orderly end takes too long.
 //!
 //! The orderly end is the main thread's: it stops the switch and removes its sockets. The watchdog waits for the request
-//! to end, gives the main thread [`END_WITHIN`], and then ends the process itself. It takes no lock that another thread
+//! to end, gives the main thread [`END_WITHIN`], and then ends the process itself; what writes tables for the next process has
+//! [`SAVE_WITHIN`]. It takes no lock that another thread
 //! holds while it waits: the last words are another thread's, and have a bound as well.
 
 use crate::heartbeat::HeartbeatWatch;
@@ -14,6 +15,15 @@ use std::time::Duration;
 
 /// How long the orderly end may take, so that the whole takes no more than two seconds.
 const END_WITHIN: Duration = Duration::from_millis(1700);
+
+/// How long the end may write tables, if the configuration wants that: a million rules take seconds.
+pub const SAVE_WITHIN: Duration = Duration::from_secs(30);
+
+/// From one look at whether tables are written to the next.
+const LOOK_AT_SAVE_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the rest of the end may take once tables are written.
+const AFTER_SAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// What stands still for this long when the process ends at once is named in the last words, milliseconds.
 const NAMED_AFTER_MS: u64 = 1000;
@@ -46,10 +56,26 @@ pub fn start(process: &Arc<Process>) -> Result<()> {
         };
         // Nothing here holds the switch meanwhile.
         std::thread::sleep(END_WITHIN);
+        wait_for_save(&process);
         end_at_once(&why, &process, heartbeats);
     };
     std::thread::Builder::new().name("watchdog".into()).spawn(watch).context("watchdog thread")?;
     Ok(())
+}
+
+/// Lets the end finish writing tables, if that is what it does.
+fn wait_for_save(process: &Weak<Process>) {
+    // Nothing here holds the switch while it sleeps.
+    let is_saving = || process.upgrade().is_some_and(|process| process.is_saving());
+    let until_ms = real_ms() + SAVE_WITHIN.as_millis() as u64;
+    let mut has_waited = false;
+    while is_saving() && real_ms() < until_ms {
+        has_waited = true;
+        std::thread::sleep(LOOK_AT_SAVE_EVERY);
+    }
+    if has_waited && !is_saving() {
+        std::thread::sleep(AFTER_SAVE_WITHIN);
+    }
 }
 
 /// Ends the process without waiting for any of its threads: by the signal that asked for the end, if one did.

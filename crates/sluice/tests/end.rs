@@ -70,6 +70,19 @@ fn the_end_waits_two_seconds_for_a_command_that_hangs() {
 }
 
 #[test]
+fn a_command_that_hangs_is_told() {
+    let daemon = with_a_command_that_hangs();
+    let told = "waited 2 s for thread ctl-conn in sluice/reload";
+    for _ in 0..100 {
+        if daemon.log().contains(told) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{}", daemon.log());
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once() {
     let daemon = with_a_command_that_hangs();
     daemon.send_signal("TERM");
@@ -87,4 +100,22 @@ fn a_switch_that_is_busy_ends_in_time() {
     let (ended, took) = terminate(daemon);
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert!(took < END_WITHIN, "{took:?}");
+}
+
+#[test]
+fn many_rules_and_megaflows_do_not_make_the_end_late() {
+    const RULES: usize = 300_000;
+    let config = from_generator_to_sink("flows = 50000, choice = \"sequential\"");
+    let rule = |n: usize| format!("tcp,nw_dst=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255);
+    let rules: String = (1..RULES).map(rule).chain(["priority=1,udp,actions=output:2\n".to_owned()]).collect();
+    let daemon = Daemon::start_with(&config, &[("flows.txt", &rules)]);
+    daemon.wait_for(&["coverage/read-counter", "upcalls"], |n| n.trim().parse::<u64>().unwrap() > 20_000);
+    let (ended, took) = terminate(daemon);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(took < END_WITHIN, "{took:?}");
+    // The orderly end has done all it does, and shows the number of what it does not show.
+    assert!(!ended.log.contains("ending at once"), "{}", ended.log);
+    let more = format!("… and {} more rules: bridge/dump-flows br0 lists them", RULES - 100);
+    assert!(ended.stdout.contains(&more) && ended.stdout.contains("\nmegaflows: "), "{}", ended.stdout);
+    assert!(ended.stdout.lines().count() < 400, "{}", ended.stdout.lines().count());
 }

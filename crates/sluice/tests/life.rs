@@ -26,6 +26,25 @@ fn signals_and_exit_end_it_cleanly() {
     }
 }
 
+#[test]
+fn its_sockets_are_its_owners() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let config = PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
+    let daemon = Daemon::start_with(&config, &[("f", "")]);
+    let dir = daemon.socket().parent().unwrap().to_owned();
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut sockets = Vec::new();
+    for path in files {
+        let meta = path.symlink_metadata().unwrap();
+        if meta.file_type().is_socket() {
+            assert_eq!(meta.permissions().mode() & 0o7777, 0o600, "{}", path.display());
+            sockets.push(path.file_name().unwrap().to_owned());
+        }
+    }
+    sockets.sort();
+    assert_eq!(sockets, ["br0.mgmt", "br0.snoop", "sluice.ctl"]);
+}
+
 /// Whether this process ignores SIGHUP, which is signal 1.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -10,4 +10,5 @@ mod request;
 mod server;
 
 pub use client::{ClientError, transact};
+pub use request::{REQUEST_TIME_MAX, Request, Requests, reply};
 pub use server::{Commands, Server};

@@ -2,6 +2,7 @@
 
 use crate::request::{REQUEST_TIME_MAX, Requests, reply};
 use serde_json::Value;
+use sluice_clock::heartbeat::Heartbeat;
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +19,7 @@ const CONNECTIONS_MAX: usize = 64;
 const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long the end waits for replies under way.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(2);
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What answers the requests. Called from several threads.
 pub trait Commands: Send + Sync + 'static {
@@ -92,8 +93,11 @@ impl Drop for Server {
 }
 
 fn accept(listener: &UnixListener, state: &Arc<State>) {
+    let heartbeat = Heartbeat::of("ctl");
     loop {
-        let stream = match listener.accept() {
+        let accepted = listener.accept();
+        let _busy = heartbeat.begin("accepting a connection");
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(e) => {
                 tracing::warn!("control socket: accept failed: {e}");

@@ -1,5 +1,6 @@
 //! Pools, PMDs, tables, bridges and ports, joined to a switch.
 
+use crate::backends::Backends;
 use crate::desired::{Bridge, DesiredState, Port, Sources};
 use crate::error::{Error, PortFailure};
 use crate::numbers::{self, DatapathNumbers, Numbers};
@@ -28,6 +29,8 @@ pub struct Assembly {
     pub(crate) ports: BTreeMap<String, PortEntry>,
     /// The datapath numbers that these have.
     pub(crate) datapath_numbers: DatapathNumbers,
+    /// The datapath ports that serve tunnels.
+    pub(crate) backends: Backends,
     /// The numbers that each bridge's ports have got or are to get.
     numbers: BTreeMap<String, Numbers>,
     /// What each bridge's tables were loaded with.
@@ -55,6 +58,7 @@ impl Assembly {
             base_dir: PathBuf::new(),
             ports: BTreeMap::new(),
             datapath_numbers: DatapathNumbers::default(),
+            backends: Backends::default(),
             numbers: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
@@ -92,6 +96,11 @@ impl Assembly {
     /// The tables.
     pub fn ofproto(&self) -> &Ofproto {
         &self.ofproto
+    }
+
+    /// The datapath ports that serve tunnels.
+    pub fn backends(&self) -> &Backends {
+        &self.backends
     }
 
     /// Where relative paths in options of ports start from now on.
@@ -219,6 +228,17 @@ impl Assembly {
         let ports = self.ofproto.ports(bridge)?;
         let names = ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
         self.load(bridge, &ParsedSources::parse(sources, &names)?, now_ms)?;
+        Ok(())
+    }
+
+    /// Makes the tables of a bridge hold what `tables` say and nothing else. What they were loaded with before is what
+    /// [`Assembly::load`] compares with later.
+    ///
+    /// # Errors
+    /// As [`Assembly::load_sources`].
+    pub fn restore(&mut self, bridge: &str, tables: &Sources, now_ms: u64) -> Result<(), Error> {
+        let last = self.loaded.get(bridge).cloned().unwrap_or_default();
+        ParsedSources::parse(tables, &PortNames::NONE)?.load(&self.ofproto, bridge, Some(&last), now_ms)?;
         Ok(())
     }
 

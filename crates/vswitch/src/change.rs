@@ -5,7 +5,7 @@ use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
-use sluice_ofproto::{NormalSettings, TableConfig};
+use sluice_ofproto::{MirrorConfig, NormalSettings, TableConfig};
 use sluice_port::DpdkConfig;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -96,6 +96,13 @@ pub enum Change {
         /// The port.
         port: Box<Port>,
     },
+    /// A bridge's mirrors change.
+    SetMirrors {
+        /// The bridge.
+        bridge: String,
+        /// The mirrors as they are to be.
+        mirrors: Vec<MirrorConfig>,
+    },
     /// What the tables of a bridge hold changes.
     SetSources {
         /// The bridge.
@@ -109,6 +116,8 @@ pub enum Change {
     SetBundleIdleTimeout(Duration),
     /// Changes how much memory bundles may take, bytes.
     SetBundleMemory(usize),
+    /// Changes how much memory rules and groups may take, bytes.
+    SetRuleMemory(usize),
 }
 
 /// A setting that is read at the start only.
@@ -147,6 +156,10 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     if old.bundle_memory != new.bundle_memory {
         steps.loading.push(Change::SetBundleMemory(new.bundle_memory));
     }
+    // Before bridges and rules come.
+    if old.rule_memory != new.rule_memory {
+        steps.changing.push(Change::SetRuleMemory(new.rule_memory));
+    }
     let Steps { going, changing, coming, loading } = steps;
     [going, changing, coming, loading].concat()
 }
@@ -180,7 +193,7 @@ impl Steps {
     fn compare_bridges(&mut self, old: &Bridge, new: &Bridge) {
         let name = || new.name.clone();
         if old.normal != new.normal {
-            self.changing.push(Change::SetNormal { bridge: name(), normal: new.normal });
+            self.changing.push(Change::SetNormal { bridge: name(), normal: new.normal.clone() });
         }
         if old.tables != new.tables {
             self.changing.push(Change::SetTables { bridge: name(), tables: new.tables.clone() });
@@ -200,6 +213,9 @@ impl Steps {
         }
         let added = new.ports.iter().filter(|port| !had.contains_key(port.name.as_str()));
         self.coming.extend(added.map(|port| Change::AddPort { bridge: name(), port: port.clone().into() }));
+        if old.mirrors != new.mirrors {
+            self.loading.push(Change::SetMirrors { bridge: name(), mirrors: new.mirrors.clone() });
+        }
         if old.sources != new.sources {
             self.loading.push(Change::SetSources { bridge: name(), sources: new.sources.clone() });
         }
@@ -261,13 +277,19 @@ impl DesiredState {
                 self.with_bridge(bridge, |bridge| bridge.ports.retain(|other| other.name != *port));
             }
             Change::RemoveBridge(bridge) => self.bridges.retain(|other| other.name != *bridge),
-            Change::SetNormal { bridge, normal } => self.with_bridge(bridge, |bridge| bridge.normal = *normal),
+            Change::SetNormal { bridge, normal } => {
+                self.with_bridge(bridge, |bridge| bridge.normal.clone_from(normal));
+            }
+            Change::SetMirrors { bridge, mirrors } => {
+                self.with_bridge(bridge, |bridge| bridge.mirrors.clone_from(mirrors));
+            }
             Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
                 bridge.fail_mode = settings.fail_mode;
                 bridge.versions = settings.versions;
                 bridge.controllers.clone_from(&settings.controllers);
                 bridge.listeners.clone_from(&settings.listeners);
                 bridge.description.clone_from(&settings.description);
+                bridge.in_band.clone_from(&settings.in_band);
             }),
             Change::SetTables { bridge, tables } => self.with_bridge(bridge, |bridge| bridge.tables.clone_from(tables)),
             Change::SetPort { bridge, port } | Change::ReconfigurePort { bridge, port } => {
@@ -302,6 +324,7 @@ impl DesiredState {
             Change::SetTls(tls) => self.tls.clone_from(tls),
             Change::SetBundleIdleTimeout(timeout) => self.bundle_idle_timeout = *timeout,
             Change::SetBundleMemory(bytes) => self.bundle_memory = *bytes,
+            Change::SetRuleMemory(bytes) => self.rule_memory = *bytes,
         }
     }
 

@@ -12,6 +12,7 @@ use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings, numa};
 use sluice_flow::VlanLimit;
+use sluice_ofproto::RULE_MEMORY;
 use sluice_port::DpdkConfig;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub struct DesiredState {
     pub bundle_idle_timeout: Duration,
     /// The memory of OpenFlow bundles that are not committed, bytes, over all connections.
     pub bundle_memory: usize,
+    /// The memory of rules and groups, bytes, over all bridges.
+    pub rule_memory: usize,
     /// The bridges, by unique names.
     pub bridges: Vec<Bridge>,
     /// Where relative paths in options of ports start.
@@ -90,6 +93,7 @@ impl Default for DesiredState {
             tls: None,
             bundle_idle_timeout: BUNDLE_IDLE_TIMEOUT,
             bundle_memory: BUNDLE_MEMORY,
+            rule_memory: RULE_MEMORY,
             bridges: Vec::new(),
             base_dir: PathBuf::new(),
             failed_ports: FailedPorts::Stay,

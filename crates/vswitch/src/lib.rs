@@ -6,6 +6,7 @@
 //! | [`change`] | the steps from one desired state to the next, as data |
 //! | [`numbers`] | which OpenFlow number a port gets |
 //! | [`assembly`], [`ports`] | pools, PMDs, tables, bridges and ports, joined |
+//! | [`backends`] | the datapath ports that serve tunnels |
 //! | [`sources`] | what tables hold, from text |
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod backends;
 mod change;
 mod desired;
 mod error;
@@ -29,6 +31,7 @@ mod sources;
 mod switch;
 
 pub use assembly::Assembly;
+pub use backends::{Backend, Backends};
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
     Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, PATCH, PMDS_MAX, Port, Source, Sources,

@@ -6,10 +6,12 @@ use crate::error::Error;
 use crate::pages;
 use sluice_action::PortNo;
 use sluice_clock::now_ms;
-use sluice_datapath::{PortPolling, PortReport};
+use sluice_datapath::PortPolling;
+use sluice_flow::OfPort;
 use sluice_mem::FramePool;
-use sluice_ofproto::{Attach, PortConfig};
-use sluice_port::{PORT_TYPES, Pools, PortInfo};
+use sluice_ofproto::{Attach, PortConfig, TunnelPort};
+use sluice_port::{PORT_TYPES, Pools};
+use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,11 +21,13 @@ pub struct PortEntry {
     /// Its bridge.
     pub bridge: String,
     /// Its OpenFlow number.
-    pub ofport: sluice_flow::OfPort,
-    /// Its datapath number, unless it is a patch port.
+    pub ofport: OfPort,
+    /// Its datapath number, unless it is a patch port: of a tunnel that of the port which serves it.
     pub number: Option<PortNo>,
     /// As it was asked for.
     pub desired: Port,
+    /// What it is as a tunnel, if it is one.
+    tunnel: Option<TunnelConfig>,
     /// Whether its link was up when it was last looked at.
     pub(crate) is_up: bool,
     /// Why the datapath has not got it, if so.
@@ -49,14 +53,25 @@ const RETRY_FIRST_MS: u64 = 1000;
 const RETRY_MAX_MS: u64 = 30_000;
 
 impl PortEntry {
+    /// A port that is there and up.
+    fn new(bridge: &str, port: &Port, ofport: OfPort, number: Option<PortNo>) -> Self {
+        let (bridge, desired) = (bridge.to_owned(), port.clone());
+        PortEntry { bridge, ofport, number, desired, tunnel: None, is_up: true, closed: None }
+    }
+
     /// Why it is not open, if it is not.
     pub fn error(&self) -> Option<&str> {
         self.closed.as_ref().map(|closed| closed.error.as_str())
     }
 
-    /// Its number in the datapath while it is open.
+    /// Its number in the datapath while its device is open there.
     fn open_number(&self) -> Option<PortNo> {
-        self.number.filter(|_| self.closed.is_none())
+        self.number.filter(|_| self.closed.is_none() && self.tunnel.is_none())
+    }
+
+    /// What it is as a tunnel, if it is one.
+    pub fn tunnel(&self) -> Option<&TunnelConfig> {
+        self.tunnel.as_ref()
     }
 
     fn is_due(&self) -> bool {
@@ -122,32 +137,53 @@ impl Assembly {
             return Err(Error::PortName { port: port.name.clone(), bridge: taken.bridge.clone() });
         }
         let ofport = self.number_of(bridge, port)?;
+        if let Some(config) = port.tunnel() {
+            return self.announce_tunnel(bridge, port, config, ofport).map(|()| None);
+        }
         let number = if port.peer().is_none() { Some(self.free_number(ofport.0, port)?) } else { None };
         let config = match (port.peer(), number) {
             (Some(peer), _) => PortConfig::patch(&port.name, ofport.0, peer),
             (None, number) => PortConfig::new(&port.name, ofport.0, number.unwrap_or(PortNo(0))),
         };
-        let mtu = table_mtu(port);
         if port.is_local() {
             // It takes the place of the one without a device, if there is one.
             let _ = self.ofproto().remove_port(bridge, &port.name);
         }
-        self.ofproto().add_port(
-            bridge,
-            PortConfig {
-                vlan: port.vlan.clone(),
-                priority_tags: port.priority_tags,
-                is_protected: port.is_protected,
-                mtu,
-                ..config
-            },
-        )?;
-        let desired = port.clone();
-        let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
-        self.ports.insert(port.name.clone(), entry);
+        self.ofproto().add_port(bridge, with_settings(config, port))?;
+        self.enter(PortEntry::new(bridge, port, ofport, number));
         number.into_iter().for_each(|number| self.datapath_numbers.take(number));
-        tracing::info!("{bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
         Ok(number)
+    }
+
+    /// Makes a tunnel known to the tables. It has no device.
+    fn announce_tunnel(
+        &mut self,
+        bridge: &str,
+        port: &Port,
+        config: TunnelConfig,
+        ofport: OfPort,
+    ) -> Result<(), Error> {
+        let backend = self.join_backend(port, &config)?;
+        let tunnel = TunnelPort { config: config.clone(), backend };
+        let added =
+            self.ofproto().add_port(bridge, with_settings(PortConfig::tunnel(&port.name, ofport.0, tunnel), port));
+        if let Err(error) = added {
+            self.backends.leave(&config.backend_name(), &mut self.datapath_numbers);
+            return Err(error.into());
+        }
+        self.enter(PortEntry { tunnel: Some(config), ..PortEntry::new(bridge, port, ofport, Some(backend)) });
+        Ok(())
+    }
+
+    fn join_backend(&mut self, port: &Port, config: &TunnelConfig) -> Result<PortNo, Error> {
+        let joined = self.backends.join(&config.backend_name(), &mut self.datapath_numbers);
+        joined.ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
+    }
+
+    fn enter(&mut self, entry: PortEntry) {
+        let Port { name, kind, .. } = &entry.desired;
+        tracing::debug!("{}: added port {name} of type {kind}, number {}", entry.bridge, entry.ofport.0);
+        self.ports.insert(name.clone(), entry);
     }
 
     /// Opens a port and gives it to the datapath.
@@ -216,8 +252,7 @@ impl Assembly {
 
     /// Tells the tables of links that went up or down; whether any did.
     pub fn watch_links(&mut self) -> bool {
-        let reports = self.datapath().ports();
-        let links: BTreeMap<PortNo, bool> = reports.into_iter().map(|port| (port.number, port.is_up)).collect();
+        let links = self.datapath().links();
         let ofproto = self.ofproto().clone();
         let mut changed = false;
         for (name, entry) in &mut self.ports {
@@ -248,6 +283,9 @@ impl Assembly {
             (p.is_protected, p.mtu) = (port.is_protected, table_mtu(port));
         })?;
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
+        if let Some(config) = port.tunnel() {
+            return self.change_tunnel(bridge, port, config).map(|()| None);
+        }
         // A tap device that is closed is gone, with the addresses that its user gave it.
         if open.is_some_and(|open| self.change_device(open, &before, port).is_ok()) {
             return Ok(None);
@@ -263,6 +301,23 @@ impl Assembly {
         let Err(error) = opened else { return Ok(None) };
         self.port_failed(&port.name, &error)?;
         Ok(Some(error))
+    }
+
+    /// Makes of a tunnel another one.
+    fn change_tunnel(&mut self, bridge: &str, port: &Port, config: TunnelConfig) -> Result<(), Error> {
+        let backend = self.join_backend(port, &config)?;
+        let changed = self.ofproto().set_tunnel(bridge, &port.name, TunnelPort { config: config.clone(), backend });
+        let left = match (&changed, self.ports.get_mut(&port.name)) {
+            (Ok(()), Some(entry)) => {
+                entry.number = Some(backend);
+                entry.tunnel.replace(config)
+            }
+            _ => Some(config),
+        };
+        if let Some(left) = left {
+            self.backends.leave(&left.backend_name(), &mut self.datapath_numbers);
+        }
+        Ok(changed?)
     }
 
     /// Changes an open device in place.
@@ -287,28 +342,25 @@ impl Assembly {
     /// Gives internal ports the smallest MTU of their bridge's other ports, and opens ports again whose device's user has
     /// changed its MTU.
     pub fn follow_mtus(&mut self) {
-        let open = self.ports.values().filter_map(|entry| Some((entry, entry.open_number()?)));
-        let (entries, numbers): (Vec<_>, Vec<_>) = open.map(|(entry, number)| (entry.clone(), number)).unzip();
+        let open: Vec<_> = self.ports.values().filter_map(|entry| Some((entry, entry.open_number()?))).collect();
+        let numbers: Vec<_> = open.iter().map(|(_, number)| *number).collect();
         let devices = self.datapath().device_status(&numbers);
-        let infos = self.datapath().ports();
-        let mut smallest: BTreeMap<String, u32> = BTreeMap::new();
-        for ((entry, number), device) in entries.iter().zip(&numbers).zip(devices) {
-            let info = info_of(&infos, *number);
-            let (Some(device), Some(info)) = (device, info) else { continue };
-            if entry.desired.follows_mtu() {
-                continue;
-            }
+        let infos = self.datapath().port_infos();
+        let (mut smallest, mut to_reopen) = (BTreeMap::new(), Vec::new());
+        for ((entry, number), device) in open.iter().zip(devices).filter(|((entry, _), _)| !entry.desired.follows_mtu())
+        {
+            let (Some(device), Some(info)) = (device, infos.get(number)) else { continue };
             // The device may just have gone; then it is watched elsewhere.
             let keeps_mtu = entry.desired.mtu.is_none() && entry.desired.kind == "system";
             if keeps_mtu && device.mtu != info.mtu && device.ifindex != 0 && device.mtu != 0 {
-                self.reopen(&entry.desired, *number);
+                to_reopen.push((*number, entry.desired.clone()));
             }
-            let least = smallest.entry(entry.bridge.clone()).or_insert(device.mtu);
+            let least = smallest.entry(entry.bridge.as_str()).or_insert(device.mtu);
             *least = device.mtu.min(*least);
         }
-        for (entry, number) in entries.iter().zip(&numbers).filter(|(entry, _)| entry.desired.follows_mtu()) {
-            let mtu = smallest.get(&entry.bridge).copied().unwrap_or(ETHERNET_MTU);
-            if info_of(&infos, *number).is_some_and(|info| info.mtu == mtu) {
+        for (entry, number) in open.iter().filter(|(entry, _)| entry.desired.follows_mtu()) {
+            let mtu = smallest.get(entry.bridge.as_str()).copied().unwrap_or(ETHERNET_MTU);
+            if infos.get(number).is_some_and(|info| info.mtu == mtu) {
                 continue;
             }
             match self.datapath().set_mtu(*number, mtu, &mut self.pools().lock()) {
@@ -316,6 +368,7 @@ impl Assembly {
                 Err(error) => tracing::debug!("port {}: MTU {mtu}: {error}", entry.desired.name),
             }
         }
+        to_reopen.iter().for_each(|(number, port)| self.reopen(port, *number));
     }
 
     /// Closes a port's device and opens it again.
@@ -342,7 +395,7 @@ impl Assembly {
         }
         self.forget_port(bridge, name)?;
         if let Some(number) = open {
-            self.datapath().del_port(number).map_err(refused)?;
+            self.datapath().del_port(number).map_err(refused)?.delete_device();
         }
         tracing::info!("{bridge}: removed port {name}");
         Ok(())
@@ -360,7 +413,10 @@ impl Assembly {
     fn forget_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
         self.ofproto().remove_port(bridge, name)?;
         let Some(entry) = self.ports.remove(name) else { return Ok(()) };
-        entry.number.into_iter().for_each(|number| self.datapath_numbers.release(number));
+        match &entry.tunnel {
+            Some(config) => self.backends.leave(&config.backend_name(), &mut self.datapath_numbers),
+            None => entry.number.into_iter().for_each(|number| self.datapath_numbers.release(number)),
+        }
         if entry.desired.is_local() {
             self.add_bare_local_port(bridge)?;
         }
@@ -423,17 +479,23 @@ fn log_notes(port: &Port, notes: &[String]) {
     notes.iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
 }
 
-/// What the datapath knows of a port; `reports` are in the order of numbers.
-fn info_of(reports: &[PortReport], number: PortNo) -> Option<&PortInfo> {
-    reports.binary_search_by_key(&number, |report| report.number).ok().map(|at| &reports[at].info)
-}
-
 /// Says what memory packets live in.
 fn log_pools(pools: &Pools) {
     for pool in pools.iter() {
         let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
         let pages = pages::of_packets(pool.pages(), pool.region().size());
         tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
+    }
+}
+
+/// A port as the tables know it, with its settings.
+fn with_settings(config: PortConfig, port: &Port) -> PortConfig {
+    PortConfig {
+        vlan: port.vlan.clone(),
+        priority_tags: port.priority_tags,
+        is_protected: port.is_protected,
+        mtu: table_mtu(port),
+        ..config
     }
 }
 

@@ -6,6 +6,8 @@
 mod openflow;
 mod ports;
 mod reconfigure;
+mod tables;
+mod tunnels;
 
 pub use ports::PortStatus;
 pub use reconfigure::Outcome;
@@ -17,7 +19,7 @@ use crate::revalidator::{Revalidator, RevalidatorFigures};
 use crate::sources;
 use openflow::AroundOpenFlow;
 use parking_lot::{Mutex, MutexGuard};
-use sluice_connmgr::{ControllerStatus, OpenFlowService};
+use sluice_connmgr::{ControllerStatus, OpenFlowService, SocketMode};
 use sluice_datapath::{Datapath, Unpinned};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
@@ -88,6 +90,7 @@ impl Switch {
         desired.check()?;
         let assembly = Assembly::of_state(desired)?;
         let (ofproto, datapath) = (assembly.ofproto().clone(), Arc::clone(assembly.datapath()));
+        ofproto.rule_memory().set_limit(desired.rule_memory);
         let limit = desired.datapath.max_megaflows() as usize;
         let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), desired.datapath.max_idle, limit);
         let revalidator = Arc::new(revalidator);
@@ -123,12 +126,12 @@ impl Switch {
         self.revalidator.start().map_err(|error| Error::Thread { thread: "revalidator", error })
     }
 
-    /// Serves every bridge, with sockets in `rundir`, and hands packets to controllers.
+    /// Serves every bridge, with sockets of that mode in `rundir`, and hands packets to controllers.
     ///
     /// # Errors
     /// If a socket or a thread cannot be had.
-    pub fn start_openflow(self: &Arc<Self>, rundir: &Path) -> Result<(), Error> {
-        self.openflow.start(rundir);
+    pub fn start_openflow(self: &Arc<Self>, rundir: &Path, mode: SocketMode) -> Result<(), Error> {
+        self.openflow.start(rundir, mode);
         let mut setup = self.setup();
         setup.assembly.watch_links();
         let bridges = setup.state.bridges.clone();
@@ -143,6 +146,9 @@ impl Switch {
     /// A command calls it before it replies, so that what came before the command shows.
     pub fn quiesce(&self) {
         self.datapath.quiesce();
+        if self.send_neighbour_requests() {
+            self.datapath.quiesce();
+        }
         self.tick();
         self.datapath.wait_for_packet_ins(PACKET_INS_WITHIN);
         if self.datapath.store().len() <= CREDITED_AT_ONCE {
@@ -150,13 +156,22 @@ impl Switch {
         }
     }
 
-    /// Ends connections and threads, and credits the rules with all that was carried.
+    /// Ends connections and threads. [`Switch::settle`] then credits rules with the rest of what megaflows carried.
     pub fn stop(&self) {
         self.openflow.stop();
         self.datapath.stop();
         self.revalidator.stop();
         self.ofproto.tick(self.now_ms());
-        self.revalidator.settle(self.now_ms());
+    }
+
+    /// Credits rules with all that megaflows carried, once the threads have ended.
+    pub fn settle(&self) {
+        self.revalidator.settle();
+    }
+
+    /// Deletes the devices of ports that would outlast the process. Otherwise the next process goes on with them.
+    pub fn delete_devices(&self) {
+        self.datapath.delete_devices();
     }
 
     /// What has to be done several times a second while there is traffic: side effects of packets, timeouts of rules and
@@ -170,7 +185,8 @@ impl Switch {
         if self.ofproto.epoch() != epoch {
             self.revalidator.hurry();
         }
-        !all_expired || ticked.effects + ticked.expired_rules != 0
+        let has_asked = self.send_neighbour_requests();
+        !all_expired || has_asked || ticked.effects + ticked.expired_rules != 0
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup> {

@@ -61,7 +61,7 @@ fn a_port_whose_mtu_changes_stays_what_it_is() {
     );
     let after = status(&switch, "b");
     assert_eq!((after.ofport, after.number), (before.ofport, before.number));
-    assert_eq!(after.report.map(|report| report.info.mtu), Some(9000));
+    assert_eq!(after.info.map(|info| info.mtu), Some(9000));
     let known = switch.ofproto().ports(BRIDGE).unwrap().into_iter().find(|port| port.name == "b").unwrap();
     assert_eq!((known.mtu, known.no_flood), (9000, true));
 }
@@ -73,7 +73,7 @@ fn a_port_that_cannot_be_opened_says_why() {
     let switch = prepare(&[capture("/no/such.pcap")]);
     let closed = status(&switch, "cap");
     assert!(closed.error.as_ref().unwrap().contains("/no/such.pcap: cannot be read"), "{closed:?}");
-    assert!(closed.report.is_none());
+    assert!(closed.info.is_none());
     // It is taken over nevertheless: the same state has no step to it.
     let outcomes = reconfigure(&switch, &[capture("/nor/this.pcap")], "actions=drop");
     assert!(errors(&outcomes)[0].contains("/nor/this.pcap"), "{outcomes:?}");
@@ -86,7 +86,7 @@ fn a_port_that_cannot_be_opened_says_why() {
     let outcomes = reconfigure(&switch, &[capture(file.to_str().unwrap())], "actions=drop");
     assert_eq!((errors(&outcomes), outcomes.len()), (Vec::new(), 1));
     let open = status(&switch, "cap");
-    assert!(open.error.is_none() && open.report.is_some(), "{open:?}");
+    assert!(open.error.is_none() && open.info.is_some(), "{open:?}");
 }
 
 #[test]

@@ -22,7 +22,6 @@
 //! Source: Open vSwitch vswitchd/bridge.c, vswitchd/vswitch.xml.
 #![forbid(unsafe_code)]
 
-mod links;
 mod numbers;
 mod plan;
 mod records;

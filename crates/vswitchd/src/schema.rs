@@ -18,8 +18,10 @@ pub const BRIDGE: &str = "Bridge";
 pub const PORT: &str = "Port";
 pub const INTERFACE: &str = "Interface";
 pub const CONTROLLER: &str = "Controller";
+pub const MANAGER: &str = "Manager";
 pub const SSL: &str = "SSL";
 pub const FLOW_TABLE: &str = "Flow_Table";
+pub const MIRROR: &str = "Mirror";
 pub const DATAPATH: &str = "Datapath";
 pub const CT_ZONE: &str = "CT_Zone";
 pub const CT_TIMEOUT_POLICY: &str = "CT_Timeout_Policy";
@@ -32,8 +34,10 @@ pub fn tables() -> Vec<Table> {
         port(),
         interface(),
         controller(),
+        manager(),
         ssl(),
         flow_table(),
+        mirror(),
         datapath(),
         ct_zone(),
         ct_timeout_policy(),
@@ -48,6 +52,7 @@ fn open_vswitch() -> Table {
             Column::set("bridges", Uuid),
             Column::new("datapaths", ColumnType::map(String, Uuid)),
             Column::optional("ssl", Uuid),
+            Column::set("manager_options", Uuid),
             Column::string_map("other_config"),
             Column::scalar("cur_cfg", Integer).omit_alert(),
             Column::set("datapath_types", String).omit_alert(),
@@ -70,6 +75,7 @@ fn bridge() -> Table {
             Column::set("protocols", String),
             Column::new("flow_tables", ColumnType::map(Integer, Uuid)),
             Column::set("mirrors", Uuid),
+            Column::set("flood_vlans", Integer),
             Column::optional("netflow", Uuid),
             Column::optional("sflow", Uuid),
             Column::optional("ipfix", Uuid),
@@ -113,6 +119,7 @@ fn interface() -> Table {
             Column::string_map("options"),
             Column::optional("ofport_request", Integer),
             Column::optional("mtu_request", Integer),
+            Column::optional("mac", String),
             Column::string_map("bfd"),
             Column::optional("cfm_mpid", Integer),
             Column::string_map("lldp"),
@@ -139,6 +146,7 @@ fn controller() -> Table {
         CONTROLLER,
         [
             Column::scalar("target", String),
+            Column::optional("connection_mode", String),
             Column::optional("max_backoff", Integer),
             Column::optional("inactivity_probe", Integer),
             Column::optional("controller_rate_limit", Integer),
@@ -151,6 +159,10 @@ fn controller() -> Table {
             Column::string_map("status").omit_alert(),
         ],
     )
+}
+
+fn manager() -> Table {
+    Table::new(MANAGER, [Column::scalar("target", String), Column::optional("connection_mode", String)])
 }
 
 fn ssl() -> Table {
@@ -174,6 +186,23 @@ fn flow_table() -> Table {
             Column::optional("overflow_policy", String),
             Column::set("groups", String),
             Column::set("prefixes", String),
+        ],
+    )
+}
+
+fn mirror() -> Table {
+    Table::new(
+        MIRROR,
+        [
+            Column::scalar("name", String),
+            Column::scalar("select_all", Boolean),
+            Column::set("select_src_port", Uuid),
+            Column::set("select_dst_port", Uuid),
+            Column::set("select_vlan", Integer),
+            Column::optional("output_port", Uuid),
+            Column::optional("output_vlan", Integer),
+            Column::optional("snaplen", Integer),
+            Column::new("statistics", ColumnType::map(String, Integer)).omit_alert(),
         ],
     )
 }

@@ -8,7 +8,6 @@ mod apply;
 mod events;
 mod refresh;
 
-use crate::links::LinkWatch;
 use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
 use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
@@ -18,6 +17,7 @@ use refresh::Periodic;
 use sluice_ovsdb::{
     Client, Commit, Config, ConfigError, Interest, LockState, Remote, TlsConfig, Txn, TxnId, TxnStatus, Uuid,
 };
+use sluice_port::LinkMonitor;
 use sluice_vswitch::{DesiredState, Switch};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub struct Vswitchd {
     /// The transaction that says so.
     writing: Writing,
     /// Hears of devices of the kernel, unless the kernel does not tell.
-    links: Option<LinkWatch>,
+    links: Option<LinkMonitor>,
     /// A device came, went or changed: what could not be opened is tried again.
     links_changed: bool,
     status: Periodic,
@@ -107,7 +107,7 @@ impl Vswitchd {
             flow_restore_wait: true,
             applied: Applied::default(),
             writing: Writing::Done,
-            links: LinkWatch::new().inspect_err(|error| tracing::info!("links are not watched: {error}")).ok(),
+            links: LinkMonitor::new().inspect_err(|error| tracing::info!("links are not watched: {error}")).ok(),
             links_changed: false,
             status: Periodic::default(),
             statistics: Periodic::default(),
@@ -238,6 +238,7 @@ impl Vswitchd {
         refresh::write_devices(&self.switch, &self.applied, &mut txn);
         if self.tells_statistics {
             refresh::write_statistics(&self.switch, &self.applied, &mut txn);
+            refresh::write_mirrors(&self.switch, &self.applied, &mut txn);
         }
         match self.client.session_mut().commit(&txn) {
             Ok(Commit::Incomplete(id)) => self.writing = Writing::UnderWay(id),

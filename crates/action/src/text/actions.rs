@@ -3,6 +3,7 @@
 use super::DatapathPortNames;
 use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex};
 use super::key::{Attributes, Shown};
+use super::tunnel;
 use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
@@ -31,6 +32,12 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
     match action {
         Action::Output(port) => write!(f, "{}", names.display(*port)),
         Action::Set { header, fields } => write!(f, "set({})", set(*header, fields)),
+        Action::SetTunnel(tunnel) => write!(f, "set(tunnel({}))", tunnel::show(tunnel, None)),
+        Action::TunnelPush(push) => {
+            let (backend, out_port) = (names.display(push.backend), names.display(push.out_port));
+            write!(f, "tnl_push(tnl_port({backend}),header({}),out_port({out_port}))", push.header)
+        }
+        Action::TunnelPop { backend, .. } => write!(f, "tnl_pop({})", names.display(*backend)),
         Action::PushVlan { tpid, tci } => {
             f.write_str("push_vlan(")?;
             if *tpid != 0x8100 {
@@ -99,7 +106,6 @@ fn set(header: Header, fields: &[MaskedField]) -> String {
         Header::Mpls => ("mpls", &MPLS_FIELDS, Fields::mpls_header),
         Header::PktMark => ("skb_mark", &[at::PKT_MARK], |f| f.bare_hex(at::PKT_MARK)),
         Header::SkbPriority => unreachable!("invariant: handled above"),
-        Header::Tunnel => ("tunnel", &[at::TUN_ID], |f| f.hexadecimal("tun_id", at::TUN_ID)),
     };
     let mut text = String::new();
     Attributes { text: &mut text, key: &key, mask: &mask, shown: Shown::Matched }.attribute(name, spans, body);

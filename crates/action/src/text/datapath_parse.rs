@@ -150,6 +150,25 @@ const NUMBERS: &[(&str, u32, Span)] = &[
     ("ct_label", 128, at::CT_LABEL),
 ];
 
+/// Lists of fields within `tunnel(…)`.
+const TUNNEL_LISTS: [(&str, &[Part]); 4] = [
+    (
+        "erspan",
+        &[
+            part("ver", Kind::Number(4), at::TUN_ERSPAN_VER),
+            part("idx", Kind::Number(20), at::TUN_ERSPAN_IDX),
+            part("dir", Kind::Number(1), at::TUN_ERSPAN_DIR),
+            part("hwid", Kind::Number(8), at::TUN_ERSPAN_HWID),
+        ],
+    ),
+    ("vxlan", &[]),
+    ("gbp", &[part("id", Kind::Number(16), at::TUN_GBP_ID), part("flags", Kind::Number(8), at::TUN_GBP_FLAGS)]),
+    (
+        "gtpu",
+        &[part("flags", Kind::Number(8), at::TUN_GTPU_FLAGS), part("msgtype", Kind::Number(8), at::TUN_GTPU_MSGTYPE)],
+    ),
+];
+
 /// Tunnel flags as the datapath writes them, by their bits in the key.
 static TUNNEL_FLAGS: flags::Flags = flags::Flags { names: &["oam", "df", "csum", "key"], allowed: 0xf };
 
@@ -171,7 +190,7 @@ impl DatapathFlow {
             Place::whole(at::DL_TYPE).write(&mut reader.mask, u128::MAX);
         }
         let skb_priority = reader.key.number(at::SKB_PRIORITY) as u32;
-        Ok(DatapathFlow { key: reader.key.packet_part(), mask: reader.mask.packet_part(), skb_priority })
+        Ok(DatapathFlow { key: reader.key.packet_part(), mask: reader.mask.packet_mask(), skb_priority })
     }
 
     /// Whether text looks like a datapath flow rather than OpenFlow text: it begins with an identifier, or its first
@@ -259,8 +278,18 @@ impl Reader<'_> {
         while let Some(pair) = rest.next_pair()? {
             expect_no_tail(&pair)?;
             if (name, pair.key.text) == ("tunnel", "flags") {
-                let (value, mask) = TUNNEL_FLAGS.parse(pair.value)?;
+                let (value, mask) = match pair.value.is_empty() {
+                    true => (0, TUNNEL_FLAGS.all()),
+                    false => TUNNEL_FLAGS.parse(pair.value)?,
+                };
                 self.put(Place::whole(at::TUN_FLAGS), value, mask);
+                continue;
+            }
+            if let Some((list, parts)) = TUNNEL_LISTS.iter().find(|(list, _)| {
+                *list == pair.key.text
+                    && matches!((name, *list), ("tunnel", "erspan" | "vxlan" | "gtpu") | ("vxlan", "gbp"))
+            }) {
+                self.parts(list, parts, pair.value)?;
                 continue;
             }
             let Some(part) = parts.iter().find(|p| p.name == pair.key.text) else {

@@ -2,10 +2,11 @@
 
 use super::DatapathPortNames;
 use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, hex};
+use super::tunnel;
 use crate::PortNo;
-use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::flags;
+use sluice_flow::{PacketKey, TunnelKey};
 use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto, nd};
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
@@ -102,6 +103,7 @@ impl Attributes<'_> {
             Shown::Matched => {}
             _ => self.text.push_str("skb_priority(0/0)"),
         }
+        self.tunnel();
         self.attribute("skb_mark", &[at::PKT_MARK], |f| f.bare_hex(at::PKT_MARK));
         let shown = self.shown;
         self.attribute("ct_state", &[at::CT_STATE], |f| match shown {
@@ -127,6 +129,17 @@ impl Attributes<'_> {
             self.text.push(',');
         }
         self.text.push_str("packet_type(ns=0,id=0)");
+    }
+
+    /// The tunnel that it came by, if it did.
+    fn tunnel(&mut self) {
+        let (key, mask) = (TunnelKey::of_packet(self.key), TunnelKey::of_packet(self.mask));
+        let is_there = key != TunnelKey::default() && (self.shown != Shown::Matched || mask != TunnelKey::default());
+        if is_there {
+            let mask = (self.shown != Shown::WithoutMask).then_some(&mask);
+            self.separate();
+            let _ = write!(self.text, "tunnel({})", tunnel::show(&key, mask));
+        }
     }
 
     /// The tuple a connection began with, if conntrack knows one.

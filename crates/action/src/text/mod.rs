@@ -9,6 +9,7 @@ mod ct;
 mod datapath_parse;
 mod fields;
 mod key;
+mod tunnel;
 
 pub use actions::show_actions;
 pub use datapath_parse::DatapathFlow;

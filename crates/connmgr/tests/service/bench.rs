@@ -3,7 +3,7 @@
 use crate::client::Client;
 use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
 use sluice_connmgr::{
-    Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut,
+    Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut, SocketMode,
 };
 use sluice_conntrack::Filter;
 use sluice_flow::{Mac, Metadata, PacketKey, extract};
@@ -26,8 +26,8 @@ pub struct FakeSwitch {
     pub now_ms: AtomicU64,
     pub devices: Mutex<BTreeMap<PortNo, Device>>,
     pub sent: Mutex<Vec<PacketOut>>,
-    /// How often somebody waited for revalidation.
-    pub revalidations: AtomicUsize,
+    /// How often somebody waited for statistics.
+    pub credits: AtomicUsize,
     /// How often revalidation was asked for.
     pub revalidations_soon: AtomicUsize,
     /// Which connections were flushed.
@@ -43,6 +43,14 @@ impl Backend for FakeSwitch {
         self.devices.lock().unwrap().clone()
     }
 
+    fn next_hop_mac(&self, _: Option<PortNo>, _: std::net::Ipv4Addr) -> std::io::Result<Option<Mac>> {
+        Ok(None)
+    }
+
+    fn port_macs(&self) -> BTreeMap<PortNo, Mac> {
+        self.devices().into_iter().map(|(number, device)| (number, device.mac)).collect()
+    }
+
     fn send_packet(&self, packet: PacketOut) -> Result<(), NoBuffer> {
         if packet.bytes.len() > PACKET_MAX {
             return Err(NoBuffer { size: packet.bytes.len() });
@@ -53,8 +61,8 @@ impl Backend for FakeSwitch {
 
     fn wait_for_packets(&self) {}
 
-    fn revalidate(&self) {
-        self.revalidations.fetch_add(1, SeqCst);
+    fn credit_rules(&self) {
+        self.credits.fetch_add(1, SeqCst);
     }
 
     fn flush_connections(&self, filter: &Filter) {
@@ -95,7 +103,7 @@ impl Bench {
         ofproto.add_bridge(bridge, 0).unwrap();
         let service = OpenFlowService::new(ofproto.clone(), Arc::clone(&switch) as Arc<dyn Backend>);
         let dir = tempfile::tempdir().unwrap();
-        service.start(dir.path());
+        service.start(dir.path(), SocketMode::Private);
         let bench = Bench { service, ofproto, switch, dir };
         [1, 2].into_iter().for_each(|number| bench.add_port(number));
         bench

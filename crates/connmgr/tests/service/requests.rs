@@ -91,14 +91,14 @@ fn statistics_wait_for_revalidation() {
     let mut client = bench.client(Version::V13);
     client.add("in_port=1,actions=output:2");
     client.add("in_port=2,actions=drop");
-    let before = bench.switch.revalidations.load(SeqCst);
+    let before = bench.switch.credits.load(SeqCst);
     let request = StatsRequest::Aggregate(Box::new(all_flows()));
     let Message::StatsReply(StatsReply::Aggregate(_, sum), false) = client.ask(&Message::StatsRequest(request, false))
     else {
         panic!("no sum")
     };
     assert_eq!((sum.flows, sum.packets), (2, 0));
-    assert_eq!(bench.switch.revalidations.load(SeqCst), before + 1);
+    assert_eq!(bench.switch.credits.load(SeqCst), before + 1);
 }
 
 #[test]
@@ -166,6 +166,34 @@ fn a_packet_out_leaves_by_the_datapath_s_port() {
     client.send(&packet_out(vec![1, 2, 3], 2));
     assert_eq!(client.unasked(), []);
     assert!(bench.switch.sent.lock().unwrap().is_empty());
+}
+
+#[test]
+fn packet_outs_that_the_datapath_does_not_send_have_a_bound_and_leave_room_for_other_connections() {
+    let bench = Bench::new();
+    let (mut floods, mut other) = (bench.client(Version::V13), bench.client(Version::V13));
+    let mut frame = udp4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2);
+    frame.resize(PACKET_MAX, 0);
+    let packet = packet_out(frame, 2);
+    let memory = bench.service.packet_out_memory();
+    memory.set_limit(256 << 10);
+    // As many as fit, and two more: each of those is waited for.
+    let most = (256 << 10) / PACKET_MAX;
+    let refused = (0..most).find(|_| {
+        floods.send(&packet);
+        !floods.unasked().is_empty()
+    });
+    assert!(refused.is_some_and(|n| n > most / 2), "{refused:?} of {most}");
+    assert_eq!(floods.refused(&packet), Error::RequestEperm);
+    other.send(&packet);
+    assert_eq!(other.unasked(), []);
+    assert!(memory.usage().0 <= 256 << 10);
+
+    // The datapath has sent them.
+    bench.switch.sent.lock().unwrap().clear();
+    assert_eq!(memory.usage().0, 0);
+    floods.send(&packet);
+    assert_eq!(floods.unasked(), []);
 }
 
 /// A bundle of flow-mods, up to its commit; the reply to that.

@@ -5,24 +5,23 @@ use crate::client::{Client, PATIENCE, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_connmgr::{
     ActiveTarget, Backend, BridgeSettings, ControllerSettings, Error, OpenFlowService, PassiveTarget, SocketError,
-    TlsError, TlsFile, TlsFiles,
+    SocketMode, TlsError, TlsFile, TlsFiles,
 };
 use sluice_fate::Limit;
 use sluice_ofp::FlowCommand;
 use sluice_ofproto::FailMode;
 use sluice_openflow::message::connection::BundleAdd;
 use sluice_openflow::{Message, Version};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 #[test]
-fn sockets_have_open_vswitchs_mode_and_go_with_the_bridge() {
+fn sockets_go_with_the_bridge() {
     let bench = Bench::new();
     let sockets = ["mgmt", "snoop"].map(|kind| bench.socket(kind));
-    for socket in &sockets {
-        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o750, "{}", socket.display());
-    }
+    assert!(sockets.iter().all(|socket| socket.exists()));
     bench.service.remove_bridge("br0");
     assert!(sockets.iter().all(|socket| !socket.exists()));
     // And it can be served again.
@@ -30,6 +29,21 @@ fn sockets_have_open_vswitchs_mode_and_go_with_the_bridge() {
     bench.client(Version::V13).barrier();
     bench.service.stop();
     assert!(sockets.iter().all(|socket| !socket.exists()));
+}
+
+#[test]
+fn sockets_have_the_mode_that_they_are_to_have() {
+    for (mode, bits) in [(SocketMode::Private, 0o600), (SocketMode::OpenVSwitch, 0o750)] {
+        let bench = Bench::not_served(FailMode::Secure);
+        bench.service.start(bench.dir.path(), mode);
+        let extra = bench.dir.path().join("br0.extra");
+        let listeners = vec![PassiveTarget::Unix(extra.clone())];
+        bench.service.serve_bridge("br0", &BridgeSettings { listeners, ..BridgeSettings::default() }).unwrap();
+        for socket in [bench.socket("mgmt"), bench.socket("snoop"), extra] {
+            let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, bits, "{}", socket.display());
+        }
+    }
 }
 
 #[test]
@@ -91,7 +105,7 @@ fn what_cannot_be_served_does_not_stop_the_rest() {
 fn the_socket_of_another_switch_is_respected() {
     let bench = Bench::new();
     let other = OpenFlowService::new(bench.ofproto.clone(), Arc::clone(&bench.switch) as Arc<dyn Backend>);
-    other.start(bench.dir.path());
+    other.start(bench.dir.path(), SocketMode::Private);
     let error = other.serve_bridge("br0", &BridgeSettings::default()).unwrap_err();
     assert!(matches!(error, Error::Socket(SocketError::InUse { .. })), "{error}");
     other.stop();
@@ -164,26 +178,56 @@ fn peers_that_say_nothing_keep_neither_the_owner_nor_other_addresses_out() {
     assert!(is_greeted(&mut TcpStream::from(socket)));
 }
 
+/// A message of 32 kB for a bundle.
+fn long_addition() -> Message {
+    let rule = format!("actions={}", vec!["note:00.11.22.33"; 2000].join(","));
+    let message = Client::flow_mod(FlowCommand::Add, &rule).write(Version::V14, 0);
+    Message::BundleAdd(BundleAdd { id: 1, flags: 0, message })
+}
+
+/// Sends the addition forty times; how many of them were refused because there was no memory.
+fn add_40<S: Read + Write>(client: &mut Peer<S>, add: &Message) -> usize {
+    (0..40).for_each(|_| client.send(add));
+    let messages = client.unasked();
+    let errors = messages.iter().filter_map(|message| match message {
+        Message::Error(code, _) => sluice_openflow::Error::from_code(*code, Version::V14),
+        _ => None,
+    });
+    errors.inspect(|error| assert_eq!(*error, sluice_openflow::Error::BundleMsgTooMany)).count()
+}
+
+#[test]
+fn bundles_of_peers_leave_half_of_the_memory_to_the_owner() {
+    const LIMIT: usize = 1 << 20;
+    let bench = Bench::new();
+    let address = free_address();
+    let settings = BridgeSettings { listeners: vec![PassiveTarget::Tcp(address)], ..BridgeSettings::default() };
+    bench.service.serve_bridge("br0", &settings).unwrap();
+    let memory = bench.service.bundle_memory();
+    memory.set_limit(LIMIT);
+    let add = long_addition();
+    let mut peers: Vec<_> = (0..4)
+        .map(|_| {
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            Peer::greet(stream, Version::V14)
+        })
+        .collect();
+    assert!(peers.iter_mut().all(|peer| add_40(peer, &add) >= 1), "together they fill their part");
+    assert!(memory.usage().0 <= LIMIT / 2 && memory.usage().0 > LIMIT / 4);
+    let refused = add_40(&mut bench.client(Version::V14), &add);
+    assert!(refused < 30, "the owner has as much: {refused} of 40 were refused");
+}
+
 #[test]
 fn bundles_of_all_connections_share_one_memory() {
     const LIMIT: usize = 1 << 20;
     let bench = Bench::new();
     let memory = bench.service.bundle_memory();
     memory.set_limit(LIMIT);
-    let rule = format!("actions={}", vec!["note:00.11.22.33"; 2000].join(","));
-    let message = Client::flow_mod(FlowCommand::Add, &rule).write(Version::V14, 0);
-    let add = Message::BundleAdd(BundleAdd { id: 1, flags: 0, message });
+    let add = long_addition();
     let mut clients: Vec<_> = (0..4).map(|_| bench.client(Version::V14)).collect();
-    let refused = clients.iter_mut().map(|client| {
-        (0..40).for_each(|_| client.send(&add));
-        let messages = client.unasked();
-        let errors = messages.iter().filter_map(|message| match message {
-            Message::Error(code, _) => sluice_openflow::Error::from_code(*code, Version::V14),
-            _ => None,
-        });
-        errors.inspect(|error| assert_eq!(*error, sluice_openflow::Error::BundleMsgTooMany)).count()
-    });
-    let refused: Vec<_> = refused.collect();
+    let refused: Vec<_> = clients.iter_mut().map(|client| add_40(client, &add)).collect();
     assert!(refused.iter().all(|n| *n >= 1) && refused[1] < 40, "the first one leaves room for another: {refused:?}");
     assert!(memory.usage().0 <= LIMIT && memory.usage().0 > LIMIT / 2);
     drop(clients);

@@ -65,6 +65,11 @@ impl Conntrack {
         }
     }
 
+    /// Expected data connections, and how many there may be.
+    pub fn expectation_usage(&self) -> (usize, usize) {
+        self.expectations.usage()
+    }
+
     /// Removes expired connections, examining about `budget` of those that are due. One control thread calls it several
     /// times a second, and again at once while the result is not complete.
     pub fn expire(&self, now_ms: u64, budget: usize) -> Swept {

@@ -127,7 +127,7 @@ impl Conntrack {
 
     /// L4 header and payload of a packet, if it may be replayed: valid TCP or UDP that neither opens nor closes a
     /// connection.
-    #[inline]
+    #[inline(always)]
     pub fn l4_bytes(packet: &Packet) -> Option<L4Bytes<'_>> {
         let bytes = packet.bytes();
         let (range, proto) = conn_key::plain_l4_range(bytes).or_else(|| {
@@ -145,7 +145,7 @@ impl Conntrack {
     }
 
     /// Tracks a packet of a live connection. `Ok` if its key would receive exactly `expected`.
-    #[inline]
+    #[inline(always)]
     pub fn replay<'c>(
         &self,
         conn_ref: &'c ConnRef,

@@ -15,14 +15,14 @@ use std::fmt::{self, Write};
 pub struct DisplayMatch<'a> {
     matches: &'a Match,
     ports: &'a PortNames,
-    priority: u16,
+    priority: u32,
 }
 
 impl Match {
     /// The match as `dump-flows` writes it, with `priority=…` first unless that is the default, and ports by the names
     /// they have.
-    pub fn display<'a>(&'a self, ports: &'a PortNames, priority: u16) -> DisplayMatch<'a> {
-        DisplayMatch { matches: self, ports, priority }
+    pub fn display<'a>(&'a self, ports: &'a PortNames, priority: impl Into<u32>) -> DisplayMatch<'a> {
+        DisplayMatch { matches: self, ports, priority: priority.into() }
     }
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Match {
 impl fmt::Display for DisplayMatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Items { f, first: true, matches: self.matches };
-        if self.priority != DEFAULT_PRIORITY {
+        if self.priority != DEFAULT_PRIORITY.into() {
             out.item(format_args!("priority={}", self.priority))?;
         }
         out.context(self.ports)?;

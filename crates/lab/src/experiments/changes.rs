@@ -7,7 +7,7 @@ use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
 use crate::loss::{Loss, denied};
-use crate::probe::Probe;
+use crate::probe::{Asking, Probe};
 use crate::record::{Findings, Point, Table};
 use crate::rig::Sample;
 use crate::switch::{self, Running};
@@ -145,7 +145,7 @@ fn rule(port: u16) -> String {
 impl Subject for Scene {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let profile = Profile { flows: Some(self.flows), choice: Choice::Sequential, ..Profile::default() };
-        let (probe, ports) = Probe::new(&profile)?;
+        let (probe, ports) = Probe::new(&profile, Asking::WhenSuspect)?;
         let switch = switch::run(ports, &rule(2))?;
         let until = Instant::now() + PATIENCE;
         while switch.megaflows() < self.flows as usize {

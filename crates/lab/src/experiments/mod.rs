@@ -4,6 +4,7 @@ pub mod autopilot;
 pub mod caches;
 pub mod changes;
 pub mod cold;
+pub mod gaps;
 pub mod governor;
 pub mod peer;
 pub mod profile;

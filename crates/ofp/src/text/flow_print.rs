@@ -12,7 +12,7 @@ pub struct FlowLine<'a> {
     /// Its cookie.
     pub cookie: u64,
     /// Its priority.
-    pub priority: u16,
+    pub priority: u32,
     /// Its idle timeout, 0 for none.
     pub idle_timeout: u16,
     /// Its hard timeout, 0 for none.
@@ -50,7 +50,7 @@ impl FlowMod {
         FlowLine {
             table: self.table.unwrap_or(0),
             cookie: self.new_cookie.unwrap_or(0),
-            priority: self.priority,
+            priority: self.priority.into(),
             idle_timeout: self.idle_timeout,
             hard_timeout: self.hard_timeout,
             importance: self.importance,

@@ -10,7 +10,7 @@ use std::fmt::Display;
 /// A rule that provides a clause.
 pub(super) struct ConjunctionClause {
     matches: Match,
-    priority: u16,
+    priority: u32,
 }
 
 impl ConjunctionClause {
@@ -36,7 +36,7 @@ impl Translator<'_> {
             if key.matches(&matches.mask, &matches.key) {
                 let priority = rule.priority();
                 wanted.insert(priority, usize::from(part.n_clauses));
-                let clause = ConjunctionClause { matches, priority: priority as u16 };
+                let clause = ConjunctionClause { matches, priority };
                 matched.entry(priority).or_default().push((part.clause, clause));
             }
         }

@@ -9,6 +9,7 @@
 
 use super::protocol::{ethertype_of, ip_proto_of, is_ip, is_mpls};
 use super::tags::{self, Behind};
+use super::tunnel::{ECN, ECN_CE};
 use sluice_action::{Action, Header, MaskedField};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
@@ -82,13 +83,28 @@ fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mu
         _ => return,
     };
     for (header, spans) in headers {
-        if spans.iter().any(|&span| flow.get(span) != base.get(span)) {
+        let mut changed = spans.iter().filter(|&&span| flow.get(span) != base.get(span)).peekable();
+        if changed.peek().is_none() {
+            continue;
+        }
+        let has_header = changed.all(|span| *span == NW_TOS) && is_congestion_mark(flow, base, wc);
+        if !has_header {
             wc.set_number(NW_PROTO, 0xff);
-            if flow.number(NW_PROTO) != 0 {
-                set(*header, spans, flow, base, wc, out);
-            }
+        }
+        if has_header || flow.number(NW_PROTO) != 0 {
+            set(*header, spans, flow, base, wc, out);
         }
     }
+}
+
+/// Whether all that changes of the type of service is that it takes over the mark of congestion of a tunnel. It had
+/// another mark before, which packets must have to be of the megaflow: so they have the header.
+fn is_congestion_mark(flow: &FlowKey, base: &FlowKey, wc: &FlowKey) -> bool {
+    if flow.number(layout::TUN_TOS) & ECN != ECN_CE {
+        return false;
+    }
+    let [now, before, seen] = [flow, base, wc].map(|key| key.number(layout::NW_TOS));
+    (now ^ before) & !ECN == 0 && now & ECN == ECN_CE && before & ECN != 0 && seen & ECN == ECN
 }
 
 fn commit_ports(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {

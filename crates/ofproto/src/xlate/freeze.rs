@@ -75,6 +75,7 @@ impl Translator<'_> {
             stack: self.stack.clone(),
             was_mpls: self.was_mpls,
             conntracked: self.conntracked,
+            mirrors: self.mirrors,
             actions,
             action_set,
             userdata: Vec::new(),
@@ -96,6 +97,7 @@ impl Translator<'_> {
         self.thaw_connection(frozen.conntracked);
         frozen.put_metadata(&mut self.flow);
         self.stack.clone_from(&frozen.stack);
+        self.mirrors = frozen.mirrors;
         if !frozen.action_set.is_empty() {
             self.say(TraceKind::Thaw, || format!("Restoring action set: {}", list(&frozen.action_set)));
             self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());

@@ -32,7 +32,8 @@ impl Translator<'_> {
             self.report_value(dst);
         }
         if below_limit {
-            self.xcache.push(XcEntry::Learn { bridge: self.bridge.id, flow, limit: learn.limit });
+            let port = OfPort(self.flow.number(layout::IN_PORT) as u16);
+            self.xcache.push(XcEntry::Learn { bridge: self.bridge.id, port, flow, limit: learn.limit });
         } else {
             self.detail("Limit exceeded, learn failed");
         }

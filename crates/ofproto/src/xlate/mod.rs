@@ -20,7 +20,9 @@
 //! | [`actions`] | the loop over actions |
 //! | [`fields`] | actions that read and write fields |
 //! | [`output`] | outputs, floods, patch ports, controllers |
+//! | [`tunnel`], [`native_tunnel`] | outputs to tunnels, and what is special about packets that came by one |
 //! | [`normal`] | `NORMAL`, the learning switch |
+//! | [`mirror`] | copies of what ports receive and send |
 //! | [`nested`] | `clone`, action sets, `check_pkt_larger` |
 //! | [`ct`] | connection tracking |
 //! | [`group`] | groups and their buckets |
@@ -39,6 +41,8 @@ mod freeze;
 mod group;
 pub(crate) mod hash;
 mod learn;
+mod mirror;
+mod native_tunnel;
 mod nested;
 mod normal;
 mod output;
@@ -46,12 +50,14 @@ pub(crate) mod protocol;
 mod start;
 mod table;
 pub(crate) mod tags;
+mod tunnel;
 mod work;
 
 pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::features::Feature;
+use crate::mirror::MirrorMask;
 use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Ingress, StackValue};
 use crate::rule::Rule;
@@ -191,6 +197,10 @@ pub(crate) struct Translator<'a> {
     was_mpls: bool,
     /// The packet comes from `ct(table=…)`, so the fields of its connection are valid.
     conntracked: bool,
+    /// The bridge's mirrors that have a copy of the packet.
+    mirrors: MirrorMask,
+    /// Bytes to which the mirror that is served now cuts its copies; 0: to none.
+    mirror_snaplen: u16,
     /// The `nat` of the current `ct`.
     ct_nat: Option<sluice_ofp::ofpact::Nat>,
 
@@ -378,6 +388,8 @@ fn netlink_size(action: &Action) -> usize {
             Action::CheckPktLen { greater, less_or_equal, .. } => nested(greater) + nested(less_or_equal),
             Action::Controller { .. } => 64,
             Action::Ct(_) => 96,
+            Action::SetTunnel(_) => 64,
+            Action::TunnelPush(_) => 528,
             _ => 4,
         }
 }

@@ -112,7 +112,7 @@ impl Translator<'_> {
     }
 
     /// The actions that `f` emits, as a list of their own.
-    fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Arc<[Action]> {
+    pub(super) fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Arc<[Action]> {
         let outer = std::mem::take(&mut self.out);
         f(self);
         Arc::from(std::mem::replace(&mut self.out, outer))

@@ -3,8 +3,9 @@
 //! A packet's VLAN comes from its tag or from its input port. The packet goes to the port where the MAC table has its
 //! destination in that VLAN, otherwise to all ports of the VLAN. The output port decides how it is tagged.
 
+use super::start::dropped_from_output;
 use super::{Translator, tags};
-use crate::mac::{MacTable, is_multicast};
+use crate::mac::MacTable;
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::xlate_cache::{Dependency, XcEntry};
 use parking_lot::RwLockReadGuard;
@@ -15,7 +16,7 @@ use tags::{CFI, PCP, Tag, VID};
 
 /// The VLAN tags of a packet, outer first; zeros mean no tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Vlans([Vlan; tags::MAX_TAGS]);
+pub(super) struct Vlans([Vlan; tags::MAX_TAGS]);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vlan {
@@ -26,7 +27,7 @@ struct Vlan {
 }
 
 impl Vlans {
-    fn of(key: &FlowKey) -> Self {
+    pub fn of(key: &FlowKey) -> Self {
         let mut out = Vlans::default();
         for (i, to) in out.0.iter_mut().enumerate() {
             let Tag { tpid, tci } = tags::tag(key, i);
@@ -36,6 +37,22 @@ impl Vlans {
             *to = Vlan { tpid, vid: tci & VID as u16, pcp: tci & PCP as u16 };
         }
         out
+    }
+
+    /// The VLAN id of the outer tag; 0 without one.
+    pub fn outer_vid(self) -> u16 {
+        self.0[0].vid
+    }
+
+    /// The same tags, but for the VLAN id of the outer one.
+    pub fn with_outer_vid(mut self, vid: u16) -> Self {
+        self.0[0].vid = vid;
+        self
+    }
+
+    /// Whether a frame with these tags may leave by a port.
+    pub fn are_carried_by(self, port: &VlanMode) -> bool {
+        port.carries(self.0[0].vid, self.0[1].vid)
     }
 
     /// The tags inside the bridge, for a packet from a port.
@@ -107,13 +124,17 @@ impl Translator<'_> {
             return self.warn("partial VLAN tag, dropping");
         }
         if let Some(port) = port
+            && bridge.mirrors.has_output(port.number)
+        {
+            self.error(|| dropped_from_output(port));
+            return self.warn("input port is mirror output port, dropping");
+        }
+        if let Some(port) = port
             && !self.is_vlan_admitted(port, received.0[0].vid)
         {
             return self.warn("disallowed VLAN VID for this input port, dropping");
         }
-        let vlans = received.inside(mode);
-        // An access port's VLAN replaces all tags.
-        self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
+        let vlans = self.inside(received, mode);
         if port.is_some() && !self.bridge.config.normal.forward_bpdu && self.is_reserved_destination() {
             return self.detail("packet has reserved destination MAC, dropping");
         }
@@ -125,11 +146,18 @@ impl Translator<'_> {
         self.forward(in_port, vlans);
     }
 
+    /// The tags inside the bridge of a packet from a port.
+    pub(super) fn inside(&mut self, received: Vlans, mode: &VlanMode) -> Vlans {
+        // An access port's VLAN replaces all tags.
+        self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
+        received.inside(mode)
+    }
+
     fn is_cut_in_tag(&self) -> bool {
         ethertype::is_vlan(self.ethertype()) && u64::from(tags::tag(&self.flow, 0).tci) & CFI == 0
     }
 
-    fn is_vlan_admitted(&mut self, port: &PortConfig, vid: u16) -> bool {
+    pub(super) fn is_vlan_admitted(&mut self, port: &PortConfig, vid: u16) -> bool {
         let admitted = port.vlan.admits(vid);
         if !admitted {
             let name = &port.name;
@@ -149,7 +177,7 @@ impl Translator<'_> {
     }
 
     /// Whether the destination is reserved for protocols between bridges.
-    fn is_reserved_destination(&self) -> bool {
+    pub(super) fn is_reserved_destination(&self) -> bool {
         // Protocols of Extreme and Cisco. Cisco's CFM has eight addresses, tested below.
         const PROTOCOLS: [u64; 7] = [
             0x00e0_2b00_0000,
@@ -182,7 +210,7 @@ impl Translator<'_> {
     fn learn_mac(&mut self, port: OfPort, vlan: u16) {
         let mac = self.mac(layout::DL_SRC);
         let bridge = self.bridge;
-        let is_new = self.side_effects && self.tracer.is_some() && !is_multicast(mac) && {
+        let is_new = self.side_effects && self.tracer.is_some() && self.macs().may_learn(vlan, mac) && {
             let is_static = self.macs().is_static(vlan, mac) == Some(true);
             !is_static && self.lookup_mac(vlan, mac) != Some(port)
         };
@@ -206,7 +234,7 @@ impl Translator<'_> {
             }
             _ => None,
         };
-        let is_learning = self.side_effects && !is_multicast(mac) && macs.is_static(vlan, mac) != Some(true);
+        let is_learning = self.side_effects && macs.may_learn(vlan, mac) && macs.is_static(vlan, mac) != Some(true);
         let own = if is_learning { self.xcache.iter().rev().find_map(own) } else { None };
         own.or_else(|| macs.lookup(vlan, mac))
     }
@@ -216,6 +244,10 @@ impl Translator<'_> {
         let dst = self.mac(layout::DL_DST);
         self.xcache.push(XcEntry::MacLookup { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
         match self.lookup_mac(vlans.0[0].vid, dst) {
+            Some(port) if bridge.mirrors.has_output(port) => {
+                self.depend_on(Dependency::Port(port));
+                self.warn("learned port is a mirror port, dropping");
+            }
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
                 // `output_to` records the dependency on the port.
@@ -237,7 +269,8 @@ impl Translator<'_> {
                         // Frames with a second VLAN do not leave here. OVS 3.1 does not match that.
                         tags::look_at_tci(&mut self.wc, 1, VID);
                     }
-                    if *port != in_port && !config.no_flood && config.vlan.carries(vlans.0[0].vid, vlans.0[1].vid) {
+                    let is_floodable = *port != in_port && !config.no_flood && !bridge.mirrors.has_output(*port);
+                    if is_floodable && vlans.are_carried_by(&config.vlan) {
                         self.output_with(config, vlans);
                     }
                 }
@@ -246,7 +279,7 @@ impl Translator<'_> {
     }
 
     /// Outputs to a port with its tags.
-    fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
+    pub(super) fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
         let before = [0, 1].map(|i| tags::tag(&self.flow, i));
         if let VlanMode::Dot1qTunnel { cvlans: Some(_), .. } = port.vlan {
             tags::look_at_tci(&mut self.wc, 1, 0xffff);

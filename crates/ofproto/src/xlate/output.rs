@@ -1,5 +1,6 @@
 //! Outputs: ports, floods, patch ports, controllers.
 
+use super::tunnel::TunnelOutput;
 use super::{RunMode, Translator};
 use crate::bridge::Bridge;
 use crate::features::Feature;
@@ -80,12 +81,17 @@ impl<'a> Translator<'a> {
                 self.error(|| format!("output_trunc does not support patch port {name}"));
             }
             _ => {
-                if !self.can(Feature::Trunc) {
-                    self.take_slow_path();
-                }
+                self.require_truncation();
                 self.emit(Action::Trunc(max_len));
                 self.output_to(port, last, true);
             }
+        }
+    }
+
+    /// Notes that the datapath has to cut packets.
+    pub(super) fn require_truncation(&mut self) {
+        if !self.can(Feature::Trunc) {
+            self.take_slow_path();
         }
     }
 
@@ -132,6 +138,9 @@ impl<'a> Translator<'a> {
         if config.no_forward {
             return self.detail("OFPPC_NO_FWD set, skipping output");
         }
+        if !self.admits_copy(config) {
+            return;
+        }
         if config.is_protected && self.is_from_protected() {
             return self.warn("Flow is between protected ports, skipping output.");
         }
@@ -139,7 +148,12 @@ impl<'a> Translator<'a> {
             Attach::Datapath(number) => {
                 let number = *number;
                 self.commit();
-                self.emit(Action::Output(number));
+                let popped = self.tunnel_to_pop(config);
+                if popped.is_none() {
+                    self.cut_copy();
+                }
+                self.emit(popped.unwrap_or(Action::Output(number)));
+                self.mirror_sent(config);
             }
             Attach::Patch(_) => {
                 if truncated {
@@ -152,6 +166,10 @@ impl<'a> Translator<'a> {
                     }
                     None => self.no_output = DropReason::TxNoPort,
                 }
+            }
+            Attach::Tunnel(tunnel) => {
+                self.output_to_tunnel(tunnel, TunnelOutput { last, truncated });
+                self.mirror_sent(config);
             }
             Attach::Nothing => self.no_output = DropReason::NoLocalPort,
         }
@@ -172,12 +190,16 @@ impl<'a> Translator<'a> {
     }
 
     /// Goes on in another bridge. Its changes of the packet do not affect this bridge.
-    fn cross(&mut self, bridge: &'a Bridge, peer: &PortConfig, last: bool) {
+    pub(super) fn cross(&mut self, bridge: &'a Bridge, peer: &PortConfig, last: bool) {
         // On the heap: bridges nest deeply.
         let (here, flow) = (self.bridge, Box::new(self.flow));
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
         let tunnel_mask = Tunnel::of(&self.wc);
+        let mirrors = self.mirrors;
+        if bridge.id != here.id {
+            self.mirrors = 0;
+        }
         self.flow.set_number(layout::IN_PORT, peer.number.0.into());
         self.flow.set_number(layout::METADATA, 0);
         Tunnel::NONE.put(&mut self.flow);
@@ -199,6 +221,9 @@ impl<'a> Translator<'a> {
         (self.was_mpls, self.conntracked) = (was_mpls, conntracked);
         (self.stack, self.action_set) = (stack, action_set);
         tunnel_mask.put(&mut self.wc);
+        if bridge.id != here.id {
+            self.mirrors = mirrors;
+        }
         // An exit or failure of the other bridge's pipeline does not end this one.
         self.exit = false;
         self.failure = None;

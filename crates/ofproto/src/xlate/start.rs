@@ -1,10 +1,12 @@
 //! The start and the end of a translation.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
+use super::tunnel::{ECN, ECN_CE};
 use super::{ActionList, Failure, MAX_BYTES, Translator, tags};
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
 use crate::ofproto::Shared;
+use crate::port::PortConfig;
 use crate::recirc::{Frozen, FrozenActions};
 use crate::trace::{TraceKind, Tracer};
 use crate::tunnel::Tunnel;
@@ -68,6 +70,11 @@ pub(crate) struct XlateTrace {
 /// Entries of the xlate cache of an ordinary translation: ports, one or two searches, their rules.
 const XCACHE_ENTRIES: usize = 8;
 
+/// What is said of a packet that came by the output port of a mirror.
+pub(super) fn dropped_from_output(port: &PortConfig) -> String {
+    format!("dropping packet received on port {}, which is reserved exclusively for mirroring", port.name)
+}
+
 /// The bridge that a translation begins in and the key it begins with, which has an OpenFlow port.
 fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, FlowKey)> {
     let key = match xin.start {
@@ -75,8 +82,8 @@ fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Optio
         XlateStart::Bridge(bridge, flow) => return Some((bridge, *flow)),
         XlateStart::Paused(frozen, flow) => return Some((frozen.bridge, *flow)),
     };
-    let (bridge, port) = match state.by_datapath.get(&key.in_port()) {
-        Some(&known) => known,
+    let (bridge, port) = match state.port_of(key) {
+        Some(known) => known,
         // A controller's packet may have no input port; it is recirculated all the same.
         None => {
             let frozen = &shared.recirculations.thaw(key.recirc_id(), xin.now_ms)?.frozen;
@@ -139,6 +146,8 @@ impl<'a> Translator<'a> {
             labels_popped: false,
             was_mpls: false,
             conntracked: false,
+            mirrors: 0,
+            mirror_snaplen: 0,
             ct_nat: None,
             failure: None,
             cacheable: true,
@@ -187,10 +196,21 @@ impl<'a> Translator<'a> {
             self.search_first_table();
         }
         let rule = self.rule;
+        if let Some(port) = in_port
+            && self.bridge.mirrors.has_output(port.number)
+        {
+            self.no_output = DropReason::PortNoReceive;
+            return self.error(|| dropped_from_output(port));
+        }
+        if !self.take_congestion_mark() {
+            self.no_output = DropReason::TunnelEcn;
+            return;
+        }
         if in_port.is_some_and(|port| port.no_receive || port.down) {
             self.no_output = DropReason::PortNoReceive;
             return;
         }
+        self.mirror_received();
         if list.is_none() && self.missed {
             return self.report_miss();
         }
@@ -203,6 +223,9 @@ impl<'a> Translator<'a> {
             return;
         }
         self.end_of_pipeline();
+        if self.bridge.has_in_band && !self.freezing {
+            self.deliver_dhcp_reply();
+        }
         // A trace shows the mask of a failure in the action set tidied, and that of a failure before it as it is.
         // Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
         self.tidy_mask();
@@ -218,6 +241,27 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Sends a DHCP reply to the LOCAL port as well, whatever the rules say: the switch may get the address by it from
+    /// which it reaches its controllers. As in OVS, other packets do not look at these fields.
+    /// Source: OVS ofproto/in-band.c, `in_band_must_output_to_local_port`.
+    fn deliver_dhcp_reply(&mut self) {
+        const SERVER: u64 = 67;
+        const CLIENT: u64 = 68;
+        let flow = &self.flow;
+        let is_udp = ethertype_of(flow) == ethertype::IPV4 && ip_proto_of(flow) == ip_proto::UDP;
+        let ports = (flow.number(layout::TP_SRC), flow.number(layout::TP_DST));
+        let local = self.bridge.ports.get(&OfPort::LOCAL).and_then(PortConfig::datapath);
+        let is_sent = self.out.iter().any(|action| matches!(action, Action::Output(port) if Some(*port) == local));
+        if !is_udp || ports != (SERVER, CLIENT) || is_sent {
+            return;
+        }
+        for span in [layout::NW_PROTO, layout::TP_SRC, layout::TP_DST, layout::DL_TYPE] {
+            self.wc.get_mut(span).fill(0xff);
+        }
+        self.detail("outputting DHCP packet to local port for in-band control");
+        self.output(OfPort::LOCAL, 0, false);
+    }
+
     /// Adds the bits that every translation looks at.
     fn look_at_common_fields(&mut self) {
         for span in [layout::PACKET_TYPE, layout::IN_PORT, layout::DL_TYPE, layout::RECIRC_ID] {
@@ -231,8 +275,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Adds the fields of a tunnel. No port is a tunnel yet: this is a trace with tunnel fields in its flow, or a pass
-    /// after an action that set them.
+    /// Adds the fields of a tunnel, and those that its congestion mark changes.
     /// Source: OVS ofproto/tunnel.c, `tnl_wc_init`.
     fn look_at_tunnel(&mut self) {
         const DF_CSUM_KEY: u64 = 2 | 4 | 8;
@@ -244,6 +287,9 @@ impl<'a> Translator<'a> {
         };
         [layout::TUN_ID, src, dst, layout::TUN_TOS].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
         self.wc.set_number(layout::TUN_FLAGS, DF_CSUM_KEY);
+        if self.is_ip() && self.original.number(layout::TUN_TOS) & ECN == ECN_CE {
+            self.look_at(layout::NW_TOS, ECN);
+        }
     }
 
     fn finish(&mut self) -> XlateOut {
@@ -325,7 +371,7 @@ impl<'a> Translator<'a> {
             tags::look_at_tci(&mut mask, 1, tags::CFI);
         }
         tags::cut(&mut mask, self.state.vlan_limit);
-        mask.packet_part()
+        mask.packet_mask()
     }
 
     /// The datapath port of a port of this bridge.

@@ -5,7 +5,7 @@ use sluice_ofp::{GroupCommand, GroupMod};
 
 /// A change that translations depend on.
 #[derive(Clone, Debug)]
-enum TableChange {
+pub(crate) enum TableChange {
     /// Adds a rule, with that many of higher priority.
     Add(Box<FlowMod>, Index),
     /// Deletes one of the first rules.
@@ -25,7 +25,7 @@ enum TableChange {
     Station(u16, &'static str),
 }
 
-fn table_changes(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<TableChange>> {
+pub(crate) fn table_changes(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<TableChange>> {
     let station = select(vec!["02:00:00:00:00:01", "00:00:00:00:00:00", "02:00:00:00:00:02"]);
     let change = prop_oneof![
         4 => (flows(actions), any::<Index>())
@@ -43,7 +43,7 @@ fn table_changes(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<TableC
 }
 
 impl TableChange {
-    fn make(&self, ofproto: &Ofproto, flows: &[FlowMod], number: u16) {
+    pub(crate) fn make(&self, ofproto: &Ofproto, flows: &[FlowMod], number: u16) {
         match self {
             TableChange::Add(flow, at) => {
                 let priority = at.index(flows.len() + 1) as u16 * 10 + 1 + number;
@@ -81,7 +81,7 @@ impl TableChange {
 }
 
 /// Actions that depend on groups and ports.
-const TO_GROUPS: &[&str] = &[
+pub(crate) const TO_GROUPS: &[&str] = &[
     "group:1",
     "group:1",
     "group:2",
@@ -94,7 +94,7 @@ const TO_GROUPS: &[&str] = &[
 ];
 
 /// The translation of a packet; nothing if its port does not exist.
-fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
+pub(crate) fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => Some(translation),
         Fate::Failed(_) => None,
@@ -111,7 +111,7 @@ const GROUPS: &[&str] = &[
     "type=select,selection_method=hash,fields(nw_dst),bucket=output:1,bucket=weight:3,output:2",
 ];
 
-fn change_group(ofproto: &Ofproto, id: u32, group: &str) {
+pub(crate) fn change_group(ofproto: &Ofproto, id: u32, group: &str) {
     let (command, rest) = match group {
         "" => (GroupCommand::Delete, String::new()),
         _ => (GroupCommand::AddOrModify, format!(",{group}")),

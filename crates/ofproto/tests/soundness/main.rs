@@ -5,6 +5,7 @@
 //! megaflow matches, the megaflow's actions must do what the oracle expects of the tables.
 
 mod changes;
+mod dependencies;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -9,9 +9,8 @@ mod server;
 mod transports;
 mod vsctl;
 
-use std::process::{Command, ExitCode};
-
-type Case = (&'static str, fn());
+use sluice_testkit::cases::{self, Case};
+use std::process::ExitCode;
 
 const CASES: [Case; 17] = [
     ("what_one_client_writes_another_sees", contents::what_one_client_writes_another_sees),
@@ -34,36 +33,16 @@ const CASES: [Case; 17] = [
 ];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if std::env::args().any(|arg| arg == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, case) in cases {
-        if let Some(program) = obstacle(name) {
-            println!("test {name} ... SKIPPED: {program} is not installed (ci/install-packages)");
-            skipped += 1;
-        } else if std::panic::catch_unwind(case).is_ok() {
-            println!("test {name} ... ok");
-            passed += 1;
-        } else {
-            println!("test {name} ... FAILED");
-            failed += 1;
-        }
-    }
-    println!("ovsdb-live: {passed} passed, {failed} failed, {skipped} skipped");
-    ExitCode::from(u8::from(failed > 0))
+    cases::run("ovsdb-live", &CASES, obstacle)
 }
 
 /// The program that a case needs and that is not installed.
-fn obstacle(case: &str) -> Option<&'static str> {
+fn obstacle(case: &str) -> Option<String> {
     let mut needed = vec!["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-appctl"];
     match case {
         "tls_serves_with_certificates_of_one_authority" => needed.push("openssl"),
         "ovs_vsctl_waits_for_the_daemon" => needed.push("ovs-vsctl"),
         _ => {}
     }
-    needed.into_iter().find(|program| Command::new(program).arg("--version").output().is_err())
+    cases::lacking(&needed)
 }

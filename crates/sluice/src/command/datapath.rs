@@ -10,7 +10,8 @@ use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_action::PortNo;
 use sluice_datapath::{PmdReport, USAGE_INTERVAL, USAGE_SPAN, numa};
-use sluice_vswitch::Switch;
+use sluice_port::PortStats;
+use sluice_vswitch::{PortStatus, Switch};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -146,8 +147,14 @@ pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
 
 /// The ports of each bridge, for the texts.
 fn port_lines(switch: &Switch) -> BTreeMap<String, Vec<PortLine>> {
+    let reports = switch.datapath().ports().into_iter();
+    let stats: BTreeMap<PortNo, PortStats> = reports.map(|report| (report.number, report.stats)).collect();
+    let line = |port: PortStatus| {
+        let counted = port.number.and_then(|number| stats.get(&number).copied());
+        PortLine::of(port, counted.unwrap_or_default())
+    };
     let bridges = switch.port_status().into_iter();
-    bridges.map(|(bridge, ports)| (bridge, ports.into_iter().map(PortLine::of).collect())).collect()
+    bridges.map(|(bridge, ports)| (bridge, ports.into_iter().map(line).collect())).collect()
 }
 
 /// What became of the packets of one port or all: by reason, where they were dropped.

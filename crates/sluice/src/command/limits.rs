@@ -9,7 +9,8 @@ pub fn limits_show(switch: &Switch, _: &[&str]) -> Reply {
     Ok(show(|limit| usage(switch, limit)))
 }
 
-/// What is in use of a resource, and its bound; `None` if the bound is on each packet, connection or megaflow.
+/// What is in use of a resource, and its bound; `None` if the bound is on each packet or megaflow. Of
+/// connections and notices it is the pool or PMD with most of them.
 fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
     let store = switch.datapath().store();
     let (used, bound) = match limit {
@@ -20,8 +21,13 @@ fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
             let status = switch.datapath().fragments().status();
             whole((status.held, status.held_max))
         }
+        Limit::RuleMemory => whole(switch.ofproto().rule_memory().usage()),
         Limit::BundleMemory => whole(switch.openflow().bundle_memory().usage()),
-        Limit::TranslationWork | Limit::ActionList | Limit::Connections | Limit::Expectations => return None,
+        Limit::PacketOuts => whole(switch.openflow().packet_out_memory().usage()),
+        Limit::DeletionNotices => whole(switch.datapath().deletion_notices()),
+        Limit::Connections => whole(switch.openflow().connection_usage()),
+        Limit::Expectations => whole(switch.datapath().conntrack().expectation_usage()),
+        Limit::TranslationWork | Limit::ActionList => return None,
     };
     Some(Usage { used, bound })
 }

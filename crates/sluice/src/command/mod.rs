@@ -19,9 +19,11 @@ pub mod options;
 mod process;
 mod settings;
 mod time;
+mod tunnel;
 
 use crate::process::Process;
 use serde_json::Value;
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_unixctl::Commands;
 use sluice_vswitch::Switch;
 use std::ops::RangeInclusive;
@@ -174,6 +176,7 @@ const COMMANDS: &[Command] = &[
     command("odp-execute/action-impl-set", "name", 1..=1, implementations::action_impl_set),
     command("odp-execute/action-impl-show", "", 0..=0, implementations::action_impl_show),
     command("ofproto/list", "", 0..=0, bridge::ofproto_list),
+    command("ofproto/list-tunnels", "", 0..=0, tunnel::list),
     command(
         "ofproto/trace",
         "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
@@ -186,6 +189,10 @@ const COMMANDS: &[Command] = &[
         2..=ANY,
         bridge::ofproto_trace_packet_out,
     ),
+    command("ovs/route/add", "ip_addr/prefix_len out_br_name [gw] [pkt_mark=mark]", 2..=4, tunnel::add_route),
+    command("ovs/route/del", "ip_addr/prefix_len [pkt_mark=mark]", 1..=2, tunnel::del_route),
+    command("ovs/route/lookup", "ip_addr [pkt_mark=mark]", 1..=2, tunnel::lookup_route),
+    command("ovs/route/show", "", 0..=0, tunnel::show_routes),
     command("qos/show", "interface", 1..=1, absent::qos_show),
     command("qos/show-types", "interface", 1..=1, absent::qos_show_types),
     command("revalidator/pause", "", 0..=0, datapath::revalidator_pause),
@@ -208,6 +215,15 @@ const COMMANDS: &[Command] = &[
     command("stp/tcn", "[bridge]", 0..=1, absent::stp_tcn),
     process_command("time/stop", "", 0..=0, time::stop),
     process_command("time/warp", "[large_msecs] msecs", 1..=2, time::warp),
+    command("tnl/arp/aging", "[SECS]", 0..=1, tunnel::age),
+    command("tnl/arp/flush", "", 0..=0, tunnel::flush),
+    command("tnl/arp/set", "BRIDGE IP MAC", 3..=3, tunnel::set_neighbour),
+    command("tnl/arp/show", "", 0..=0, tunnel::show_neighbours),
+    command("tnl/neigh/aging", "[SECS]", 0..=1, tunnel::age),
+    command("tnl/neigh/flush", "", 0..=0, tunnel::flush),
+    command("tnl/neigh/set", "BRIDGE IP MAC", 3..=3, tunnel::set_neighbour),
+    command("tnl/neigh/show", "", 0..=0, tunnel::show_neighbours),
+    command("tnl/ports/show", "", 0..=0, tunnel::show_ports),
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
     command("upcall/disable-ufid", "", 0..=0, datapath::upcall_disable_ufid),
     command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
@@ -243,6 +259,8 @@ impl Commands for CommandTable {
         }
         let texts: Option<Vec<&str>> = args.iter().map(Value::as_str).collect();
         let texts = texts.ok_or_else(|| format!("\"{name}\" command has non-string argument"))?;
+        let heartbeat = Heartbeat::of("ctl-conn");
+        let _busy = heartbeat.begin(command.name);
         match command.run {
             Run::Switch(run) => run(self.0.switch(), &texts),
             Run::Process(run) => run(&self.0, &texts),

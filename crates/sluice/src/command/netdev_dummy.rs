@@ -112,9 +112,11 @@ pub fn ip4addr(switch: &Switch, args: &[&str]) -> Reply {
     let device = device(switch, args[0]).ok_or(UNKNOWN)?;
     let (address, prefix) = args[1].split_once('/').unwrap_or((args[1], "32"));
     let address: Option<Ipv4Addr> = address.parse().ok();
-    let is_mask = prefix.parse::<Ipv4Addr>().is_ok() || prefix.parse::<u8>().is_ok_and(|bits| (1..=32).contains(&bits));
-    let address = address.filter(|_| is_mask).ok_or_else(|| format!("{}: invalid IP address", args[1]))?;
-    device.set_ipv4(address);
+    let of_mask = prefix.parse::<Ipv4Addr>().ok().map(|mask| mask.to_bits().leading_ones() as u8);
+    let bits = of_mask.or_else(|| prefix.parse::<u8>().ok()).filter(|bits| (1..=32).contains(bits));
+    let (address, bits) = address.zip(bits).ok_or_else(|| format!("{}: invalid IP address", args[1]))?;
+    device.set_ipv4(address, bits);
+    switch.refresh_devices();
     Ok("OK".to_owned())
 }
 
@@ -123,9 +125,10 @@ pub fn ip6addr(switch: &Switch, args: &[&str]) -> Reply {
     let device = device(switch, args[0]).ok_or(UNKNOWN)?;
     let (address, prefix) = args[1].split_once('/').unwrap_or((args[1], "128"));
     let address: Option<Ipv6Addr> = address.parse().ok();
-    let is_prefix = prefix.parse::<u8>().is_ok_and(|bits| (1..=128).contains(&bits));
-    let address = address.filter(|_| is_prefix).ok_or_else(|| format!("{}: invalid IPv6 address", args[1]))?;
-    device.set_ipv6(address);
+    let bits = prefix.parse::<u8>().ok().filter(|bits| (1..=128).contains(bits));
+    let (address, bits) = address.zip(bits).ok_or_else(|| format!("{}: invalid IPv6 address", args[1]))?;
+    device.set_ipv6(address, bits);
+    switch.refresh_devices();
     Ok("OK".to_owned())
 }
 

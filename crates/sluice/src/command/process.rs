@@ -14,8 +14,12 @@ pub fn version(process: &Process, _: &[&str]) -> Reply {
 /// Answers at once; the switch ends afterwards.
 pub fn exit(process: &Process, args: &[&str]) -> Reply {
     match args {
-        [] | ["--cleanup"] => {
+        [] => {
             process.end("exit was asked for");
+            Ok(String::new())
+        }
+        ["--cleanup"] => {
+            process.end_and_clean_up("exit with cleanup was asked for");
             Ok(String::new())
         }
         [other, ..] => Err(format!("\"{other}\": expected --cleanup or nothing")),

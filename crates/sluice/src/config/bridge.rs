@@ -1,5 +1,6 @@
 //! `[[bridge]]`: a bridge, its tables and its ports.
 
+use super::Mirror;
 use super::value::{Affinity, Duration};
 use serde::Deserialize;
 use sluice_vswitch::ETHERNET_MTU;
@@ -51,6 +52,9 @@ pub struct Bridge {
     /// `[[bridge.table]]`.
     #[serde(default)]
     pub table: Vec<Table>,
+    /// `[[bridge.mirror]]`.
+    #[serde(default)]
+    pub mirror: Vec<Mirror>,
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,

@@ -67,6 +67,7 @@ impl Config {
                 bootstraps_ca_cert: false,
             }),
             bundle_memory: usize::try_from(self.switch.bundle_memory.0).unwrap_or(usize::MAX),
+            rule_memory: usize::try_from(self.switch.rule_memory.0).unwrap_or(usize::MAX),
             bridges: bridges.collect::<Result<_, _>>()?,
             base_dir: self.directory.clone(),
             ..DesiredState::default()
@@ -152,6 +153,10 @@ impl Bridge {
             let port = port.desired();
             port.map_err(|invalid| invalid.within(&format!("port[{i}]")))
         });
+        let mirrors = self.mirror.iter().enumerate().map(|(i, mirror)| {
+            let mirror = mirror.desired(self);
+            mirror.map_err(|invalid| invalid.within(&format!("mirror[{i}]")))
+        });
         let local = self.local.then(|| sluice_vswitch::Port::local(&self.name, "tap"));
         Ok(sluice_vswitch::Bridge {
             datapath_id: self.datapath_id.as_deref().map(datapath_id).transpose()?,
@@ -162,6 +167,7 @@ impl Bridge {
             normal: NormalSettings { mac_age_s: self.mac_age.0.as_secs(), ..NormalSettings::default() },
             prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
             tables: self.table.iter().map(Table::desired).collect(),
+            mirrors: mirrors.collect::<Result<_, _>>()?,
             controllers: controllers.collect::<Result<_, _>>()?,
             listeners: listeners.collect::<Result<_, _>>()?,
             ports: ports.chain(local.map(Ok)).collect::<Result<_, _>>()?,

@@ -7,16 +7,19 @@
 mod bridge;
 mod desired;
 mod error;
+mod mirror;
 mod value;
 
 pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
 pub use desired::read_source;
 pub use error::ConfigError;
+pub use mirror::Mirror;
 pub use value::{Affinity, AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
 use sluice_connmgr::BUNDLE_MEMORY;
 use sluice_datapath::Level;
+use sluice_ofproto::RULE_MEMORY;
 use std::path::{Path, PathBuf};
 
 /// The annotated configuration. The tests hold it to the structs below.
@@ -66,6 +69,10 @@ pub struct Switch {
     pub metrics: Option<std::net::SocketAddr>,
     /// Memory for OpenFlow bundles that are not committed.
     pub bundle_memory: Size,
+    /// Memory for rules and groups.
+    pub rule_memory: Size,
+    /// Whether rules, groups and meters outlast the process.
+    pub keep_tables: bool,
     /// `[switch.tls]`.
     pub tls: Option<Tls>,
     /// `[switch.dpdk]`.
@@ -146,6 +153,8 @@ impl Default for Switch {
             stop_after: None,
             metrics: None,
             bundle_memory: Size(BUNDLE_MEMORY as u64),
+            rule_memory: Size(RULE_MEMORY as u64),
+            keep_tables: false,
             tls: None,
             dpdk: None,
         }

@@ -43,6 +43,7 @@ fn the_reference_names_every_key_and_explains_it() {
         ("datapath", "[datapath]"),
         ("bridge", "[[bridge]]\nname = \"b\""),
         ("table", "[[bridge]]\nname = \"b\"\n[[bridge.table]]\nnumber = 1\nflow-limit = 2"),
+        ("mirror", "[[bridge]]\nname = \"b\"\n[[bridge.mirror]]\nname = \"m\""),
         ("port", "[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p\"\nofport = 1\ntype = \"null\""),
     ] {
         // serde tells what it would have known.
@@ -51,7 +52,9 @@ fn the_reference_names_every_key_and_explains_it() {
         assert!(!known.is_empty(), "{}", error.message());
         for key in known
             .into_iter()
-            .filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table")))
+            .filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table" | "mirror")))
+            // Explained with output-port, beside which it cannot stand.
+            .filter(|k| *k != "output-vlan")
         {
             let written = REFERENCE.lines().position(|line| line.starts_with(&format!("{key} = ")));
             let line = written.unwrap_or_else(|| panic!("--help-config lacks {table}.{key}"));
@@ -166,6 +169,18 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         (
             format!("{BRIDGE}[[bridge.table]]\nnumber = 254\nflow-limit = 1\n"),
             "s.toml:4: bridge[0].table[0].number: table 254; expected 0 to 253",
+        ),
+        (
+            format!("{BRIDGE}[[bridge.mirror]]\nname = \"m\"\nselect-all = true\noutput-port = \"p9\"\n"),
+            "s.toml:6: bridge[0].mirror[0].output-port: bridge br0 has no port \"p9\"",
+        ),
+        (
+            format!("{BRIDGE}[[bridge.mirror]]\nname = \"m\"\noutput-vlan = 7\n"),
+            "s.toml:3: bridge[0].mirror[0].select-all: selects no packets; expected select-all = true, ",
+        ),
+        (
+            format!("{BRIDGE}[[bridge.mirror]]\nname = \"m\"\nselect-all = true\noutput-vlan = 5000\n"),
+            "s.toml:6: bridge[0].mirror[0].output-vlan: 5000; expected 0 to 4094",
         ),
         (port("null", "patch"), "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer"),
         (port("p1", "br0"), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),

@@ -74,7 +74,11 @@ fn process(out: &mut Families<'_>) -> fmt::Result {
     let streams = streams.map(|(stream, texts)| (vec![("stream", stream.to_owned())], texts));
     out.counter("console_texts_dropped_total", "Texts that nobody read in time, by stream.", streams)?;
     let missed = heartbeat::missed().into_iter().map(|(thread, times)| (vec![("thread", thread)], times));
-    out.counter("heartbeats_missed_total", "How often a thread stood still for two seconds, by thread.", missed)?;
+    out.counter(
+        "heartbeats_missed_total",
+        "How often a thread stood still for longer than its work may take, by thread.",
+        missed,
+    )?;
     let help = "Clients of this endpoint that were closed before they had their answer.";
     out.counter("metrics_clients_closed_total", help, [(Vec::new(), super::CLIENTS_CLOSED.load(Relaxed))])
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use client::Client;
 use exposition::Exposition;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::real_ms;
 use sluice_vswitch::Switch;
 use std::collections::VecDeque;
@@ -57,8 +58,9 @@ impl Endpoint {
         let serve = move || {
             let _alive: mpsc::Sender<()> = alive;
             let mut clients = Clients::default();
+            let heartbeat = Heartbeat::of("metrics");
             while !told.load(Relaxed) {
-                clients.serve(&listener, &woken, || exposition.text());
+                clients.serve(&heartbeat, &listener, &woken, || exposition.text());
             }
         };
         std::thread::Builder::new().name("metrics".into()).spawn(serve).context("metrics thread")?;
@@ -87,7 +89,7 @@ struct Clients(VecDeque<Client>);
 
 impl Clients {
     /// Waits until there is something to do, and does it.
-    fn serve(&mut self, listener: &TcpListener, wake: &OwnedFd, metrics: impl Fn() -> String) {
+    fn serve(&mut self, heartbeat: &Heartbeat, listener: &TcpListener, wake: &OwnedFd, metrics: impl Fn() -> String) {
         let deadline_ms = self.0.iter().map(Client::deadline_ms).min();
         let timeout = deadline_ms.map(|at| Duration::from_millis(at.saturating_sub(real_ms()) + 1));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -97,6 +99,7 @@ impl Clients {
         if poll(&mut polled, timeout.as_ref()).is_err() {
             return;
         }
+        let _busy = heartbeat.begin("answers to clients");
         let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
         drop(polled);
         let now_ms = real_ms();

@@ -28,7 +28,9 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetRxqAssignment(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
+        Change::SetMirrors { bridge, .. } => format!("{bridge}: mirrors changed"),
         Change::SetBundleMemory(_) => "switch.bundle-memory: changed".to_owned(),
+        Change::SetRuleMemory(_) => "switch.rule-memory: changed".to_owned(),
         Change::SetBundleIdleTimeout(_) => "bundles: the idle timeout changed".to_owned(),
         Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
         Change::SetSources { bridge, .. } => {

@@ -37,6 +37,8 @@ fn drop_name(reason: DropReason) -> String {
         DropReason::UpcallLost => "datapath_drop_upcall_error".into(),
         DropReason::RecircDepth => "datapath_drop_recirc_error".into(),
         DropReason::TxNoPort => "datapath_drop_invalid_port".into(),
+        DropReason::TunnelPush => "datapath_drop_tunnel_push_error".into(),
+        DropReason::TunnelPop => "datapath_drop_tunnel_pop_error".into(),
         DropReason::Meter => "datapath_drop_meter".into(),
         DropReason::Rules => "drop_action_of_pipeline".into(),
         DropReason::RecursionTooDeep => "drop_action_recursion_too_deep".into(),

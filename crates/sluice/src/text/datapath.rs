@@ -45,24 +45,29 @@ pub struct PortLine {
     pub config: BTreeMap<String, String>,
     /// What it has counted.
     pub stats: PortStats,
+    /// The name of the datapath port that serves it, of a tunnel.
+    pub backend: Option<String>,
 }
 
 impl PortLine {
-    /// A port as it is.
-    pub fn of(port: PortStatus) -> Self {
+    /// A port as it is, and what it has counted.
+    pub fn of(port: PortStatus, stats: PortStats) -> Self {
         let mut config = BTreeMap::new();
         if let Some(error) = &port.error {
             config.insert("closed".into(), format!("\"{error}\""));
         }
         let kind = port.kind.unwrap_or_else(|| "internal".into());
-        if let Some(report) = port.report.as_ref().filter(|_| !PLAIN_KINDS.contains(&kind.as_str())) {
+        if let Some(info) = port.info.as_ref().filter(|_| !PLAIN_KINDS.contains(&kind.as_str())) {
             if kind == DUMMY_PMD {
-                config = queues_by_ovs_names(&report.info);
+                config = queues_by_ovs_names(info);
             } else {
-                config.insert("n_rxq".into(), report.info.n_rxq.to_string());
-                config.insert("n_txq".into(), report.info.n_txq.to_string());
-                config.insert("mtu".into(), report.info.mtu.to_string());
+                config.insert("n_rxq".into(), info.n_rxq.to_string());
+                config.insert("n_txq".into(), info.n_txq.to_string());
+                config.insert("mtu".into(), info.mtu.to_string());
             }
+        }
+        if let Some(tunnel) = &port.tunnel {
+            config.extend(tunnel.options());
         }
         if let Some(peer) = &port.peer {
             config.insert("peer".into(), peer.clone());
@@ -73,8 +78,16 @@ impl PortLine {
             number: port.number.map(|number| number.0),
             kind,
             config,
-            stats: port.report.map(|report| report.stats).unwrap_or_default(),
+            stats,
+            backend: port.tunnel.map(|tunnel| tunnel.backend_name()),
         }
+    }
+
+    /// The datapath port that serves it, if it is a tunnel. It takes packets of all types, as Open vSwitch says of its own.
+    fn backend(&self) -> Option<Self> {
+        let name = self.backend.clone()?;
+        let config = [("packet_type".to_owned(), "ptap".to_owned())].into();
+        Some(PortLine { name, config, ofport: OfPort::NONE.0.into(), backend: None, ..self.clone() })
     }
 
     /// The port of the datapath itself, which belongs to no bridge. Only the dummy datapath shows one: tests of Open
@@ -87,6 +100,7 @@ impl PortLine {
             kind: "dummy-internal".to_owned(),
             config: BTreeMap::new(),
             stats: PortStats::default(),
+            backend: None,
         })
     }
 
@@ -102,7 +116,11 @@ impl PortLine {
 
 /// `dpctl/show [-s]`: the ports that the datapath has, by number.
 pub fn dpctl_show(name: &str, lookups: Lookups, mut ports: Vec<PortLine>, with_statistics: bool) -> String {
+    let backends: Vec<_> = ports.iter().filter_map(PortLine::backend).collect();
+    ports.retain(|port| port.backend.is_none());
+    ports.extend(backends);
     ports.sort_by_key(|port| port.number);
+    ports.dedup_by_key(|port| port.number);
     let Lookups { hit, missed, lost, flows } = lookups;
     let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     for port in &ports {
@@ -171,7 +189,7 @@ mod tests {
     fn port(name: &str, ofport: u32, number: u32, kind: &str, config: &[(&str, &str)]) -> PortLine {
         let config = config.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let stats = PortStats { rx_packets: 3, rx_bytes: 1536, ..PortStats::default() };
-        PortLine { name: name.into(), ofport, number: Some(number), kind: kind.into(), config, stats }
+        PortLine { name: name.into(), ofport, number: Some(number), kind: kind.into(), config, stats, backend: None }
     }
 
     #[test]

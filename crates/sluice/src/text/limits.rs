@@ -37,6 +37,6 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(words[1..3], ["3", "80"]);
         assert!(line.ends_with(Limit::RecircIds.key()), "{line}");
-        assert!(text.contains("limit-connections                   -            -"), "{text}");
+        assert!(text.contains("limit-action-list                   -            -"), "{text}");
     }
 }

@@ -4,15 +4,30 @@ use sluice_ofp::text::{FlowLine, FlowLineStats};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Error, Ofproto, RuleEntry};
 
-/// A bridge's rules, one a line, with their counters as of `now_ms`; `show` writes a line.
+/// A bridge's rules, hidden ones first, one a line, with their counters as of `now_ms`; `show` writes a line.
 pub fn dump(
     ofproto: &Ofproto,
     bridge: &str,
     now_ms: u64,
     show: impl Fn(&FlowLine<'_>) -> String,
 ) -> Result<String, Error> {
+    let hidden = ofproto.hidden_rules(bridge)?;
     let rules = ofproto.rules(bridge, &FlowMod::new(FlowCommand::Delete))?;
-    Ok(rules.iter().map(|entry| show(&line(entry, now_ms)) + "\n").collect())
+    Ok(hidden.iter().chain(&rules).map(|entry| show(&line(entry, now_ms)) + "\n").collect())
+}
+
+/// At most `n` of a bridge's rules, and how many more there are. What it costs depends on `n` alone.
+pub fn dump_some(
+    ofproto: &Ofproto,
+    bridge: &str,
+    n: usize,
+    now_ms: u64,
+    show: impl Fn(&FlowLine<'_>) -> String,
+) -> Result<(String, usize), Error> {
+    let hidden = ofproto.hidden_rules(bridge)?;
+    let (rules, count) = ofproto.some_rules(bridge, n)?;
+    let more = count.saturating_sub(rules.len());
+    Ok((hidden.iter().chain(&rules).map(|entry| show(&line(entry, now_ms)) + "\n").collect(), more))
 }
 
 /// A rule as a line shows it.

@@ -77,6 +77,13 @@ impl Daemon {
         Self::spawn(dir, out.into(), log.into())
     }
 
+    /// Starts a switch again with the configuration in a directory that another one has left.
+    pub fn start_again(dir: tempfile::TempDir) -> Daemon {
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        let out = std::fs::File::create(dir.path().join("out")).unwrap();
+        Self::spawn(dir, out.into(), log.into())
+    }
+
     /// Starts a switch whose standard output and standard error are these.
     pub fn start_writing_to(config: &str, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> Daemon {
         let dir = tempfile::tempdir().unwrap();

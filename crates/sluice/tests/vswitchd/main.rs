@@ -1,5 +1,6 @@
 //! The program under the name `ovs-vswitchd`, with Debian's tools and database server: each case has them in a private
-//! directory. No root is needed. Without the programs every case is skipped by name.
+//! directory and, as root, a network namespace for all. No root is needed. Without the programs every case is skipped by
+//! name.
 
 mod databases;
 mod life;
@@ -7,16 +8,16 @@ mod numa;
 mod restart;
 mod rig;
 
-use std::process::{Command, ExitCode, Stdio};
+use sluice_testkit::cases::{self, Case};
+use std::process::ExitCode;
 
-type Case = (&'static str, fn());
-
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     ("it_detaches_when_it_is_configured", life::it_detaches_when_it_is_configured),
     ("a_second_one_is_refused", life::a_second_one_is_refused),
     ("a_monitor_starts_it_again_after_a_crash", life::a_monitor_starts_it_again_after_a_crash),
     ("it_waits_for_its_database_without_haste", life::it_waits_for_its_database_without_haste),
     ("flows_survive_a_restart_by_ovs_ctl", restart::flows_survive_a_restart_by_ovs_ctl),
+    ("internal_devices_survive_a_restart", restart::internal_devices_survive_a_restart),
     ("its_log_is_open_vswitchs", life::its_log_is_open_vswitchs),
     ("it_sleeps_while_there_is_nothing_to_do", life::it_sleeps_while_there_is_nothing_to_do),
     ("it_ends_as_open_vswitch_does", life::it_ends_as_open_vswitch_does),
@@ -41,35 +42,5 @@ const PROGRAMS: [&str; 8] = [
 ];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if std::env::args().any(|arg| arg == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let lacking = PROGRAMS.into_iter().find(|program| !is_installed(program));
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, case) in cases {
-        if let Some(program) = lacking {
-            println!("test {name} ... SKIPPED: {program} is not installed (ci/install-packages)");
-            skipped += 1;
-        } else if std::panic::catch_unwind(case).is_ok() {
-            println!("test {name} ... ok");
-            passed += 1;
-        } else {
-            println!("test {name} ... FAILED");
-            failed += 1;
-        }
-    }
-    println!("vswitchd-process: {passed} passed, {failed} failed, {skipped} skipped");
-    ExitCode::from(u8::from(failed > 0))
-}
-
-fn is_installed(program: &str) -> bool {
-    Command::new(program)
-        .arg(if program == "openssl" { "version" } else { "--version" })
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok()
+    cases::in_own_network(|| cases::run("vswitchd-process", &CASES, |_| cases::lacking(&PROGRAMS)))
 }

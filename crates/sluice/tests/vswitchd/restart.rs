@@ -1,6 +1,6 @@
 //! `ovs-ctl`, Open vSwitch's script for init systems, with the program in the daemon's place.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, is_running};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -74,4 +74,48 @@ pub fn flows_survive_a_restart_by_ovs_ctl() {
     assert_eq!(rig.run("ovs-vsctl", &["get", "Open_vSwitch", ".", "other_config"]), "{}\n");
     ovs_ctl(&rig, "stop");
     assert!(!rig.path("ovs-vswitchd.pid").exists());
+}
+
+/// The host's own traffic goes through a bridge's device: its addresses must outlast the daemon.
+pub fn internal_devices_survive_a_restart() {
+    let rig = Rig::with_database();
+    let may_make_devices = ip(&["tuntap", "add", "probe0", "mode", "tap"]).and_then(|_| ip(&["link", "del", "probe0"]));
+    if may_make_devices.is_none() {
+        println!("internal_devices_survive_a_restart: needs CAP_NET_ADMIN");
+        return;
+    }
+    let address = || ip(&["-4", "-br", "address", "show", "dev", "bri0"]).map(|line| line.contains("10.77.0.1/24"));
+    rig.start(&[]);
+    rig.run("ovs-vsctl", &["add-br", "bri0", "--", "set", "bridge", "bri0", "datapath_type=netdev"]);
+    ip(&["address", "add", "10.77.0.1/24", "dev", "bri0"]).unwrap();
+    // An orderly end, and one that leaves no time for anything.
+    for kill in [false, true] {
+        let pid = rig.pid("ovs-vswitchd.pid").unwrap();
+        if kill {
+            assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+        } else {
+            rig.appctl(&["exit"]);
+        }
+        rig.wait_until("the end", || !is_running(pid));
+        assert_eq!(address(), Some(true));
+        rig.start(&[]);
+        assert_eq!(address(), Some(true));
+        assert_eq!(rig.run("ovs-vsctl", &["get", "Interface", "bri0", "error"]).trim(), "[]");
+        assert_eq!(rig.run("ovs-vsctl", &["get", "Interface", "bri0", "ofport"]).trim(), "65534");
+    }
+    // A port that is removed takes its device with it, and so does an end with cleanup.
+    rig.run("ovs-vsctl", &["add-port", "bri0", "bri1", "--", "set", "Interface", "bri1", "type=internal"]);
+    assert!(ip(&["link", "show", "bri1"]).is_some());
+    rig.run("ovs-vsctl", &["del-port", "bri1"]);
+    assert!(ip(&["link", "show", "bri1"]).is_none());
+    let pid = rig.pid("ovs-vswitchd.pid").unwrap();
+    rig.appctl(&["exit", "--cleanup"]);
+    rig.wait_until("the end", || !is_running(pid));
+    assert_eq!(address(), None);
+}
+
+/// What `ip` prints, if it succeeds.
+fn ip(args: &[&str]) -> Option<String> {
+    let output = Command::new("ip").args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

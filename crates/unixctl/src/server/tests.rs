@@ -1,6 +1,6 @@
 use super::*;
 use crate::client;
-use sluice_connmgr::unix_socket::{SocketError, listen_private};
+use sluice_connmgr::unix_socket::{self, SocketError, SocketMode};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
@@ -34,14 +34,14 @@ fn listening() -> Bench {
 fn listening_for(time_max: Duration) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.ctl");
-    let listener = listen_private(&path, "control socket").unwrap();
+    let listener = unix_socket::listen(&path, "control socket", SocketMode::Private).unwrap();
     let server = Server::start_with(listener, &path, Box::new(Echo), time_max).unwrap();
     Bench { _dir: dir, path, server }
 }
 
 /// As the switch does it.
 fn listen(path: &Path) -> Result<Server, SocketError> {
-    let listener = listen_private(path, "control socket")?;
+    let listener = unix_socket::listen(path, "control socket", SocketMode::Private)?;
     Ok(Server::start(listener, path, Box::new(Echo)).unwrap())
 }
 

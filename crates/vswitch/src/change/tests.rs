@@ -50,7 +50,7 @@ fn ports_come_go_change_and_are_replaced() {
 #[test]
 fn bridges_come_go_change_and_are_replaced() {
     let normal = NormalSettings { mac_age_s: 10, ..NormalSettings::default() };
-    let aged = Bridge { normal, ..Bridge::new("br1") };
+    let aged = Bridge { normal: normal.clone(), ..Bridge::new("br1") };
     let other = Bridge { datapath_id: Some(7), ..Bridge::new("br2") };
     let old = state(["br0", "br1", "br2"].map(Bridge::new));
     let new = state([aged, other.clone(), Bridge::new("br3")]);
@@ -88,10 +88,12 @@ fn settings_of_the_start_are_told_from_others() {
     let mut new = DesiredState { pmd_cores: vec![2], main_worker: true, ..DesiredState::default() };
     new.datapath.flow_memory_bytes = 1 << 30;
     new.datapath.lookup.emc_entries = 1024;
+    new.rule_memory = 1 << 20;
     let expected = [
         Change::AtNextStart(StartSetting::FlowMemory(1 << 30)),
         Change::SetWorkers { pmd_cores: vec![2], main_worker: true },
         Change::SetLookup(Box::new(new.datapath.lookup)),
+        Change::SetRuleMemory(1 << 20),
     ];
     assert_eq!(changes(&DesiredState::default(), &new), expected);
 }
@@ -155,6 +157,8 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
         DesiredState {
             pmd_cores: vec![core],
             main_worker: off,
+            bundle_memory: (idle as usize) << 20,
+            rule_memory: (memory as usize) << 20,
             datapath,
             dpdk,
             tls,

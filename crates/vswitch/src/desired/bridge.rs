@@ -1,8 +1,8 @@
 //! A bridge: its tables, its controllers and its ports.
 
 use super::Port;
-use sluice_connmgr::{BridgeDescription, BridgeSettings, ControllerSettings, PassiveTarget};
-use sluice_ofproto::{BridgeConfig, FailMode, NormalSettings, TableConfig, TrieField};
+use sluice_connmgr::{BridgeDescription, BridgeSettings, ControllerSettings, InBandSettings, PassiveTarget};
+use sluice_ofproto::{BridgeConfig, FailMode, MirrorConfig, NormalSettings, TableConfig, TrieField};
 use std::sync::Arc;
 
 /// The userspace datapath's type. Source: OVS lib/dpif-netdev.c.
@@ -26,12 +26,16 @@ pub struct Bridge {
     pub prefixes: Vec<TrieField>,
     /// Tables that differ from the usual ones.
     pub tables: Vec<TableConfig>,
+    /// Copies of what its ports receive and send, of unique ids.
+    pub mirrors: Vec<MirrorConfig>,
     /// OpenFlow versions that it speaks, as bits.
     pub versions: u32,
     /// Controllers to connect to.
     pub controllers: Vec<ControllerSettings>,
     /// Where to listen for controllers, besides its Unix socket.
     pub listeners: Vec<PassiveTarget>,
+    /// The controllers and managers that it reaches through its own ports.
+    pub in_band: InBandSettings,
     /// What it says of itself to controllers.
     pub description: BridgeDescription,
     /// What its tables hold.
@@ -76,9 +80,11 @@ impl Bridge {
             normal: usual.normal,
             prefixes: usual.prefixes,
             tables: usual.tables,
+            mirrors: Vec::new(),
             versions: served.versions,
             controllers: served.controllers,
             listeners: served.listeners,
+            in_band: served.in_band,
             description: served.description,
             sources: Sources::default(),
             ports: Vec::new(),
@@ -98,6 +104,7 @@ impl Bridge {
             listeners: self.listeners.clone(),
             controllers: self.controllers.clone(),
             description: self.description.clone(),
+            in_band: self.in_band.clone(),
         }
     }
 
@@ -108,7 +115,7 @@ impl Bridge {
             datapath_type: self.datapath_type.clone(),
             datapath_id: self.datapath_id.unwrap_or(usual.datapath_id),
             fail_mode: self.fail_mode,
-            normal: self.normal,
+            normal: self.normal.clone(),
             prefixes: self.prefixes.clone(),
             tables: self.tables.clone(),
             ..usual

@@ -3,6 +3,7 @@
 use super::{Bridge, DesiredState, FailedPorts, PATCH, Port};
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
+use sluice_tunnel::TunnelKind;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -161,7 +162,9 @@ impl Port {
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
     pub fn check(&self) -> Result<(), Invalid> {
         // The device of an internal port may have a shorter name.
-        let is_device = !matches!(self.kind.as_str(), PATCH | "internal") && !self.kind.starts_with("dummy");
+        let is_device = !matches!(self.kind.as_str(), PATCH | "internal")
+            && !self.kind.starts_with("dummy")
+            && self.tunnel_kind().is_none();
         check_name(&self.name, if is_device { DEVICE_NAME_MAX } else { NAME_MAX })?;
         if let Some(number) = self.ofport_request.filter(|_| !self.is_local()) {
             Port::ofport(number.0.into())?;
@@ -241,9 +244,14 @@ impl Port {
                 _ => wrong("options", "a patch port has one option: peer, the name of its other end"),
             };
         }
+        if let Some(kind) = self.tunnel_kind() {
+            let parsed = sluice_tunnel::parse(&self.name, kind, &self.options);
+            return parsed.map(|_| ()).map_err(|error| Invalid::new("options", error.0.join("; ")));
+        }
         let Some(kind) = sluice_port::PORT_TYPES.iter().find(|kind| kind.name == self.kind) else {
-            let known: Vec<_> = sluice_port::PORT_TYPES.iter().map(|kind| kind.name).chain([PATCH]).collect();
-            let known = known.join(", ");
+            let tunnels = TunnelKind::ALL.map(TunnelKind::name);
+            let known = sluice_port::PORT_TYPES.iter().map(|kind| kind.name).chain([PATCH]).chain(tunnels);
+            let known = known.collect::<Vec<_>>().join(", ");
             return wrong("type", format!("this build has no port type \"{}\"; expected one of {known}", self.kind));
         };
         let is_unknown = |key: &&String| !kind.options.iter().any(|option| option.key == *key);

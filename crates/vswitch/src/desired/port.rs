@@ -2,6 +2,7 @@
 
 use sluice_flow::OfPort;
 use sluice_ofproto::{PriorityTags, VlanMode};
+use sluice_tunnel::{TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
 
 /// The type of ports that join two bridges and have nothing to do with the datapath.
@@ -19,7 +20,7 @@ pub struct Port {
     /// is kept as long as there is a port of its name in the bridge.
     pub ofport_request: Option<OfPort>,
     /// What it is, by the name that Open vSwitch's database has for it (`system`, `internal`, `dummy`…) or Sluice's own:
-    /// [`PATCH`], or one of `sluice_port::PORT_TYPES`.
+    /// [`PATCH`], a tunnel's (`TunnelKind`), or one of `sluice_port::PORT_TYPES`.
     pub kind: String,
     /// Longest packet without its Ethernet header and tags, bytes.
     ///
@@ -81,6 +82,17 @@ impl Port {
     /// The same port with a number that it requests.
     pub fn numbered(self, ofport: u16) -> Self {
         Port { ofport_request: Some(OfPort(ofport)), ..self }
+    }
+
+    /// What kind of tunnel it is, if it is one.
+    pub fn tunnel_kind(&self) -> Option<TunnelKind> {
+        TunnelKind::named(&self.kind)
+    }
+
+    /// What it is as a tunnel; `None` if it is none, or if its options make none.
+    pub(crate) fn tunnel(&self) -> Option<TunnelConfig> {
+        let parsed = sluice_tunnel::parse(&self.name, self.tunnel_kind()?, &self.options);
+        parsed.ok().map(|parsed| parsed.config)
     }
 
     /// The other end, of a patch port.

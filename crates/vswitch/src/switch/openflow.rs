@@ -13,6 +13,8 @@ use sluice_fate::DropReason;
 use sluice_flow::Mac;
 use sluice_port::Pools;
 use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,10 +44,24 @@ impl Backend for AroundOpenFlow {
         self.datapath.ports().iter().map(|port| (port.number, device(port))).collect()
     }
 
+    fn port_macs(&self) -> BTreeMap<PortNo, Mac> {
+        self.datapath.port_infos().into_iter().map(|(number, info)| (number, Mac(info.mac))).collect()
+    }
+
+    fn next_hop_mac(&self, local: Option<PortNo>, remote: Ipv4Addr) -> io::Result<Option<Mac>> {
+        // Dummy devices have no network stack behind them.
+        let kind = local.and_then(|local| Some(self.datapath.port_infos().remove(&local)?.kind));
+        if kind.is_none_or(|kind| kind.starts_with("dummy")) {
+            return Err(rustix::io::Errno::OPNOTSUPP.into());
+        }
+        let hop = sluice_port::next_hop(remote)?;
+        Ok(sluice_port::neighbour_mac(&hop).ok().map(Mac))
+    }
+
     fn send_packet(&self, packet: PacketOut) -> Result<(), NoBuffer> {
-        let PacketOut { key, bytes, actions } = packet;
+        let PacketOut { key, bytes, actions, charge } = packet;
         let pool = self.pools.lock().of_size(bytes.len()).map_err(|_| NoBuffer { size: bytes.len() })?;
-        self.datapath.execute(sluice_datapath::PacketOut { known: key, bytes, actions, pool });
+        self.datapath.execute(sluice_datapath::PacketOut { known: key, bytes, actions, pool, charge: Some(charge) });
         Ok(())
     }
 
@@ -54,8 +70,8 @@ impl Backend for AroundOpenFlow {
         self.datapath.wait_for_packet_ins(super::PACKET_INS_WITHIN);
     }
 
-    fn revalidate(&self) {
-        self.revalidator.wait();
+    fn credit_rules(&self) {
+        self.revalidator.wait_for_credits();
     }
 
     fn flush_connections(&self, filter: &Filter) {

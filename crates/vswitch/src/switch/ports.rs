@@ -1,12 +1,14 @@
 //! Ports of a switch that runs: added and taken away by command, watched, and shown.
 
 use super::{Switch, log_unpinned};
+use crate::backends::Backends;
 use crate::desired::Port;
 use crate::error::Error;
 use sluice_action::{DatapathPortNames, PortNo};
-use sluice_datapath::PortReport;
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::Attach;
+use sluice_port::PortInfo;
+use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 
 /// A port, and what became of it.
@@ -16,16 +18,19 @@ pub struct PortStatus {
     pub name: String,
     /// Its OpenFlow number: the one that was requested, or the one it got.
     pub ofport: OfPort,
-    /// Its datapath number; a patch port and a LOCAL port without a device have none.
+    /// Its datapath number, of a tunnel that of the port which serves it; a patch port and a LOCAL port without a device
+    /// have none.
     pub number: Option<PortNo>,
     /// Its type; `None` for a LOCAL port without a device.
     pub kind: Option<String>,
+    /// What it is as a tunnel, if it is one.
+    pub tunnel: Option<TunnelConfig>,
     /// The other end of a patch port.
     pub peer: Option<String>,
     /// Why it is not open, if it should be and is not.
     pub error: Option<String>,
-    /// What the datapath says of it while it is open.
-    pub report: Option<PortReport>,
+    /// What it is while it is open.
+    pub info: Option<PortInfo>,
 }
 
 impl Switch {
@@ -68,6 +73,7 @@ impl Switch {
         setup.assembly.follow_mtus();
         let changed = setup.assembly.watch_links();
         drop(setup);
+        self.refresh_devices();
         if changed {
             self.hurry();
         }
@@ -105,17 +111,22 @@ impl Switch {
     /// Names of datapath ports, for megaflows.
     pub fn datapath_names(&self) -> DatapathPortNames {
         let mut names = DatapathPortNames::default();
-        for (name, entry) in self.setup().assembly.ports() {
-            if let Some(number) = entry.number {
-                names.insert(number, name);
-            }
+        let setup = self.setup();
+        for (name, entry) in setup.assembly.ports().iter().filter(|(_, entry)| entry.tunnel().is_none()) {
+            entry.number.into_iter().for_each(|number| names.insert(number, name));
         }
+        setup.assembly.backends().iter().for_each(|(name, backend)| names.insert(backend.number, name));
         names
+    }
+
+    /// The datapath ports that serve tunnels.
+    pub fn backends(&self) -> Backends {
+        self.setup().assembly.backends().clone()
     }
 
     /// The ports of each bridge, by number.
     pub fn port_status(&self) -> BTreeMap<String, Vec<PortStatus>> {
-        let reports: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port)).collect();
+        let infos = self.datapath.port_infos();
         let setup = self.setup();
         let entries = setup.assembly.ports();
         let status = |port: sluice_ofproto::PortConfig| {
@@ -124,9 +135,10 @@ impl Switch {
                 ofport: port.number,
                 number: port.datapath(),
                 kind: entry.map(|entry| entry.desired.kind.clone()),
+                tunnel: entry.and_then(|entry| entry.tunnel()).cloned(),
                 peer: if let Attach::Patch(peer) = &port.attach { Some(peer.clone()) } else { None },
                 error: entry.and_then(|entry| entry.error()).map(str::to_owned),
-                report: port.datapath().and_then(|number| reports.get(&number).cloned()),
+                info: port.datapath().and_then(|number| infos.get(&number).cloned()),
                 name: port.name,
             }
         };

@@ -109,7 +109,8 @@ impl Switch {
                 assembly.remove_bridge(bridge)?;
             }
             Change::AddBridge(bridge) => return self.take_add_bridge(setup, bridge, &sources[&bridge.name]),
-            Change::SetNormal { bridge, normal } => self.ofproto.set_normal(bridge, *normal)?,
+            Change::SetNormal { bridge, normal } => self.ofproto.set_normal(bridge, normal.clone())?,
+            Change::SetMirrors { bridge, mirrors } => self.ofproto.set_mirrors(bridge, mirrors)?,
             Change::SetTables { bridge, tables } => {
                 self.ofproto.configure_tables(bridge, tables, self.now_ms())?;
                 self.hurry();
@@ -150,6 +151,7 @@ impl Switch {
             }
             Change::SetTls(tls) => self.openflow.set_tls(tls.as_ref())?,
             Change::SetBundleMemory(bytes) => self.openflow.bundle_memory().set_limit(*bytes),
+            Change::SetRuleMemory(bytes) => self.ofproto.rule_memory().set_limit(*bytes),
             Change::SetBundleIdleTimeout(timeout) => self.openflow.set_bundle_idle_timeout(*timeout),
             Change::AtNextStart(_) => {}
         }
@@ -171,6 +173,7 @@ impl Switch {
                 there.ports.retain(|other| other.name != *port);
             }
         }
+        self.ofproto.set_mirrors(&bridge.name, &bridge.mirrors)?;
         let loaded = assembly.load(&bridge.name, sources, self.now_ms()).map(drop);
         if loaded.is_err() {
             there.sources = Sources::default();

@@ -12,6 +12,7 @@ use sluice_flow::Mac;
 use sluice_ofproto::{FailMode, NormalSettings};
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
+use sluice_tunnel::TunnelKind;
 use sluice_vswitch::{Bridge, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,6 +31,7 @@ const VHOST_SERVER: &str = "dpdkvhostuser";
 /// A port with its row, on the way to a number.
 struct Candidate {
     uuid: Uuid,
+    mac: Option<Mac>,
     lacking: Vec<Feature>,
     port: Port,
     request: NumberRequest,
@@ -49,9 +51,9 @@ impl Plan {
         let settled = numbers.settle(&requests, context.now_ms);
         let mut interfaces = Vec::new();
         let mut ports = Vec::new();
-        for Candidate { uuid, lacking, port, .. } in candidates {
+        for Candidate { uuid, mac, lacking, port, .. } in candidates {
             let number = settled.get(&port.name).copied();
-            interfaces.push(PlannedInterface { uuid: Some(uuid), name: port.name.clone(), lacking });
+            interfaces.push(PlannedInterface { uuid: Some(uuid), name: port.name.clone(), mac, lacking });
             ports.push(match number {
                 Some(number) if !port.is_local() => port.numbered(number),
                 _ => port,
@@ -65,15 +67,17 @@ impl Plan {
         self.synthesize_local(record, context, &mut ports, &mut interfaces);
         self.note_lacking(&format!("bridge {name}"), &record.lacking);
         let tables = self.tables(record);
+        let mirrors = self.mirrors(record);
         self.state.bridges.push(Bridge {
             datapath_type: normalize(&record.datapath_type).to_owned(),
             fail_mode: fail_mode(record),
-            normal: normal_settings(&record.other_config),
+            normal: normal_settings(record),
             description: description(&record.other_config),
             controllers: if context.waits_for_flows { Vec::new() } else { openflow.active },
             listeners: if context.waits_for_flows { Vec::new() } else { openflow.passive },
             versions: versions(record),
             tables,
+            mirrors: mirrors.clone(),
             ports,
             ..Bridge::new(&name)
         });
@@ -85,6 +89,8 @@ impl Plan {
             ports: record.ports.iter().map(|port| (port.uuid, port.lacking.clone())).collect(),
             interfaces,
             controllers: openflow.rows,
+            mirrors: record.mirrors.iter().map(|mirror| mirror.uuid).collect(),
+            mirror_outputs: mirrors.into_iter().filter_map(|mirror| mirror.output.into_port()).collect(),
             lacking: record.lacking.clone(),
         });
     }
@@ -139,6 +145,20 @@ impl Plan {
         None
     }
 
+    /// The Ethernet address that an internal interface is to have, if it says so. Source: vswitchd/bridge.c,
+    /// `iface_set_mac`.
+    fn interface_mac(&mut self, interface: &InterfaceRecord, is_local: bool) -> Option<Mac> {
+        let mac: Mac = interface.mac.as_ref().filter(|_| is_local || interface.kind == "internal")?.parse().ok()?;
+        let wrong = match mac {
+            _ if is_local => "ignoring mac in Interface record (use Bridge record to set local port's mac)",
+            Mac([first, ..]) if first & 1 != 0 => "cannot set MAC to multicast address",
+            Mac([0, 0, 0, 0, 0, 0]) => "cannot set MAC to all zero address",
+            mac => return Some(mac),
+        };
+        self.notes.push(Note::new(Level::Error, format!("interface {}: {wrong}", interface.name)));
+        None
+    }
+
     /// A bridge with controllers has a LOCAL port in any case. Source: vswitchd/bridge.c, `bridge_collect_wanted_ports`.
     fn synthesize_local(
         &mut self,
@@ -154,7 +174,7 @@ impl Plan {
         self.warn(format!("bridge {name}: no port named {name}, synthesizing one"));
         let kind = context.dummies.device_kind(normalize(&record.datapath_type), "internal");
         ports.push(Port::local(name, kind));
-        interfaces.push(PlannedInterface { uuid: None, name: name.clone(), lacking: Vec::new() });
+        interfaces.push(PlannedInterface { uuid: None, name: name.clone(), mac: None, lacking: Vec::new() });
     }
 
     /// Says once what a row asks for in vain.
@@ -201,12 +221,20 @@ impl Plan {
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
             is_protected: vlans.is_protected,
-            // A patch port has no device that could have an MTU.
-            mtu: interface.mtu_request.filter(|_| kind != PATCH).and_then(|mtu| u32::try_from(mtu).ok()),
+            // A patch port and a tunnel have no device that could have an MTU.
+            mtu: interface
+                .mtu_request
+                .filter(|_| kind != PATCH && TunnelKind::named(kind).is_none())
+                .and_then(|mtu| u32::try_from(mtu).ok()),
             rxq_affinity: rxq_affinity(&interface.other_config),
             options: options(kind, &interface.options.0, context),
             ..port
         };
+        if let Some(kind) = port.tunnel_kind()
+            && !self.accept_tunnel(interface.uuid, &port, kind)
+        {
+            return None;
+        }
         if let Some(error) = refusal(&port) {
             self.warn(error.clone());
             self.refuse(interface.uuid, Some(error));
@@ -215,7 +243,8 @@ impl Plan {
         let valid = |number: Option<i64>| number.filter(|n| (1..OFPORT_MAX).contains(n)).map(|n| n as u16);
         let (requested, last) = (valid(interface.ofport_request), valid(interface.ofport));
         let request = NumberRequest { name: name.clone(), requested, last };
-        Some(Candidate { uuid: interface.uuid, lacking: interface.lacking.clone(), port, request })
+        let mac = self.interface_mac(interface, is_local);
+        Some(Candidate { uuid: interface.uuid, mac, lacking: interface.lacking.clone(), port, request })
     }
 }
 
@@ -241,7 +270,8 @@ fn options(kind: &str, given: &BTreeMap<String, String>, context: &PlanContext<'
 /// The options that the port's type knows; Open vSwitch ignores others.
 fn known_options(kind: &str, options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let known = PORT_TYPES.iter().find(|known| known.name == kind).map_or(&[][..], |known| known.options);
-    let is_known = |key: &str| kind == PATCH || known.iter().any(|option| option.key == key);
+    let has_own_check = kind == PATCH || TunnelKind::named(kind).is_some();
+    let is_known = |key: &str| has_own_check || known.iter().any(|option| option.key == key);
     options.iter().filter(|(key, _)| is_known(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -257,7 +287,7 @@ fn refusal(port: &Port) -> Option<String> {
             Some(_) => unusable(port),
         };
     }
-    if !PORT_TYPES.iter().any(|known| known.name == port.kind) {
+    if port.tunnel_kind().is_none() && !PORT_TYPES.iter().any(|known| known.name == port.kind) {
         // Source: lib/netdev.c, `netdev_open`, with the text of EAFNOSUPPORT.
         return Some(format!("could not open network device {name} (Address family not supported by protocol)"));
     }
@@ -270,8 +300,8 @@ fn unusable(port: &Port) -> Option<String> {
 }
 
 /// Source: vswitchd/bridge.c, `bridge_configure_mac_table`, `bridge_configure_forward_bpdu`.
-fn normal_settings(config: &Smap) -> NormalSettings {
-    let usual = NormalSettings::default();
+fn normal_settings(record: &BridgeRecord) -> NormalSettings {
+    let (usual, config) = (NormalSettings::default(), &record.other_config);
     let number = |key| config.number::<i32>(key).filter(|number| *number != 0);
     let age_s = number("mac-aging-time").map(|s| s.clamp(MAC_AGE_S.0, MAC_AGE_S.1).unsigned_abs().into());
     let size = number("mac-table-size").map(|n| n.clamp(MAC_TABLE_SIZE.0, MAC_TABLE_SIZE.1).unsigned_abs() as usize);
@@ -279,6 +309,7 @@ fn normal_settings(config: &Smap) -> NormalSettings {
         mac_age_s: age_s.unwrap_or(usual.mac_age_s),
         mac_table_size: size.unwrap_or(usual.mac_table_size),
         forward_bpdu: config.flag("forward-bpdu", false),
+        flood_vlans: record.flood_vlans.iter().filter_map(|vlan| u16::try_from(*vlan).ok()).collect(),
     }
 }
 

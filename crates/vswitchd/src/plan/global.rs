@@ -4,6 +4,7 @@ use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
 use sluice_datapath::{InsertInvProb, Level as CacheLevel, RxqAlgorithm, RxqAssignment, numa};
+use sluice_ofproto::RULE_MEMORY;
 use sluice_vswitch::PMDS_MAX;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ impl Plan {
         self.state.bundle_idle_timeout = idle.unwrap_or(BUNDLE_IDLE_TIMEOUT);
         let bundle_mib: Option<u32> = config.number("bundle-memory").filter(|mib| *mib != 0);
         self.state.bundle_memory = bundle_mib.map_or(BUNDLE_MEMORY, |mib| (mib as usize) << 20);
+        let rule_mib: Option<u32> = config.number("rule-memory").filter(|mib| *mib != 0);
+        self.state.rule_memory = rule_mib.map_or(RULE_MEMORY, |mib| (mib as usize) << 20);
         let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
         self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
         self.state.datapath.rxq_assignment = RxqAssignment {

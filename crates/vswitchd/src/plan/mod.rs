@@ -6,10 +6,13 @@
 mod bridge;
 mod conntrack;
 mod global;
+mod in_band;
 mod kind;
+mod mirrors;
 mod note;
 mod openflow;
 mod tables;
+mod tunnel;
 mod vlan;
 
 pub use kind::DummyOverride;
@@ -22,7 +25,7 @@ use sluice_connmgr::ActiveTarget;
 use sluice_flow::{Mac, VlanLimit};
 use sluice_ovsdb::Uuid;
 use sluice_vswitch::{DesiredState, FailedPorts};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// What the switch is to be, and which rows that is about.
@@ -38,6 +41,8 @@ pub struct Plan {
     pub datapaths: Vec<Uuid>,
     /// What is to be logged.
     pub notes: Vec<Note>,
+    /// The UDP ports of VXLAN tunnels, and whether they have group based policy.
+    vxlan_ports: HashMap<u16, bool>,
 }
 
 /// A bridge, and its rows.
@@ -57,6 +62,10 @@ pub struct PlannedBridge {
     pub interfaces: Vec<PlannedInterface>,
     /// Its controllers.
     pub controllers: Vec<PlannedController>,
+    /// The rows of its mirrors.
+    pub mirrors: Vec<Uuid>,
+    /// The ports that copies go to.
+    pub mirror_outputs: HashSet<String>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -77,6 +86,8 @@ pub struct PlannedInterface {
     pub uuid: Option<Uuid>,
     /// Its name.
     pub name: String,
+    /// The Ethernet address that it is to have; `None`: the one that it has.
+    pub mac: Option<Mac>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -127,8 +138,10 @@ impl Plan {
             plan.set_global(row);
         }
         plan.add_datapaths(records, context.dummies);
+        let managers = in_band::managers(records.open_vswitch.as_ref().map_or(&[], |row| &row.managers));
         let mut names = HashSet::new();
         let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();
+        plan.note_vxlan_tunnels(records);
         for record in &records.bridges {
             if record.name.contains(['/', '\\']) {
                 plan.warn(format!("ignoring bridge with invalid name \"{}\"", record.name));
@@ -139,6 +152,9 @@ impl Plan {
                 plan.notes.push(Note::new(Level::Error, text));
             } else {
                 plan.add_bridge(record, context, numbers.entry(record.name.clone()).or_default(), &mut taken);
+                if let Some(bridge) = plan.state.bridges.last_mut().filter(|_| !context.waits_for_flows) {
+                    bridge.in_band = in_band::settings(record, &managers);
+                }
             }
         }
         numbers.retain(|bridge, _| names.contains(bridge.as_str()));

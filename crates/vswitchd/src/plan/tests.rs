@@ -1,7 +1,7 @@
 //! Any rows make a plan that the switch can carry out, and the plan says what a naive reading of the rows says.
 
 use super::*;
-use crate::records::{BridgeRecord, InterfaceRecord, OpenVswitchRecord, PortRecord, Smap};
+use crate::records::{BridgeRecord, InterfaceRecord, MirrorRecord, OpenVswitchRecord, PortRecord, PortRef, Smap};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -23,6 +23,9 @@ const NAMES: [&str; 12] = [
     "a-name-too-long-for-a-device",
 ];
 
+/// The first is good.
+const MACS: [&str; 4] = ["aa:55:c0:ff:ee:00", "01:55:c0:ff:ee:00", "00:00:00:00:00:00", "nonsense"];
+
 fn any_name() -> impl Strategy<Value = String> {
     select(&NAMES[..]).prop_map(str::to_owned)
 }
@@ -42,7 +45,8 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
     let kinds = ["", "internal", "null", "patch", "tap", "dummy", "dummy-pmd", "dpdkvhostuserclient", "nonsense"];
     let options = any_smap(&["peer", "vhost-server-path", "n_rxq", "colour"]);
     let numbers = [(); 3].map(|()| option::of(any_number()));
-    (any_name(), select(kinds.to_vec()), options, numbers).prop_map(|(name, kind, options, numbers)| {
+    let mac = option::of(select(&MACS[..]).prop_map(str::to_owned));
+    (any_name(), select(kinds.to_vec()), options, numbers, mac).prop_map(|(name, kind, options, numbers, mac)| {
         let [ofport_request, ofport, mtu_request] = numbers;
         let (kind, lacking) = (kind.to_owned(), Vec::new());
         InterfaceRecord {
@@ -54,6 +58,7 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
             ofport_request,
             ofport,
             mtu_request,
+            mac,
             lacking,
         }
     })
@@ -80,11 +85,29 @@ fn any_port() -> impl Strategy<Value = PortRecord> {
     )
 }
 
+fn any_mirror() -> impl Strategy<Value = MirrorRecord> {
+    let port = || any_name().prop_map(|name| PortRef { uuid: Uuid::ZERO, name });
+    let numbers = (option::of(any::<i64>()), option::of(any::<i64>()), btree_set(any::<i64>(), 0..3));
+    (any::<bool>(), vec(port(), 0..3), option::of(port()), numbers).prop_map(
+        |(select_all, select_src_port, output_port, (output_vlan, snaplen, select_vlan))| MirrorRecord {
+            uuid: Uuid::ZERO,
+            name: "m".to_owned(),
+            select_all,
+            select_dst_port: select_src_port.clone(),
+            select_src_port,
+            select_vlan,
+            output_port,
+            output_vlan,
+            snaplen,
+        },
+    )
+}
+
 fn any_bridge() -> impl Strategy<Value = BridgeRecord> {
     let keys = &["mac-table-size", "mac-aging-time", "forward-bpdu", "datapath-id", "hwaddr", "dp-desc"];
     let types = select(vec!["", "netdev", "system", "dummy", "nonsense"]);
-    (any_name(), types, option::of(".*"), any_smap(keys), vec(any_port(), 0..5)).prop_map(
-        |(name, datapath_type, fail_mode, other_config, ports)| BridgeRecord {
+    (any_name(), types, option::of(".*"), any_smap(keys), vec(any_port(), 0..5), vec(any_mirror(), 0..3)).prop_map(
+        |(name, datapath_type, fail_mode, other_config, ports, mirrors)| BridgeRecord {
             uuid: Uuid::ZERO,
             name,
             datapath_type: datapath_type.to_owned(),
@@ -92,6 +115,8 @@ fn any_bridge() -> impl Strategy<Value = BridgeRecord> {
             protocols: Vec::new(),
             flow_tables: BTreeMap::new(),
             controllers: Vec::new(),
+            mirrors,
+            flood_vlans: [7, -1, 70_000].into(),
             lacking: Vec::new(),
             other_config,
             ports,
@@ -104,7 +129,7 @@ fn any_records() -> impl Strategy<Value = Records> {
     let mask = option::of("(0x)?[0-9a-f]{0,80}");
     (vec(any_bridge(), 0..4), any_smap(keys), mask).prop_map(|(bridges, mut other_config, mask)| {
         other_config.0.extend(mask.map(|mask| ("pmd-cpu-mask".to_owned(), mask)));
-        let row = OpenVswitchRecord { uuid: Uuid::ZERO, next_cfg: 1, other_config, ssl: None };
+        let row = OpenVswitchRecord { uuid: Uuid::ZERO, next_cfg: 1, other_config, managers: Vec::new(), ssl: None };
         let mut records = Records { open_vswitch: Some(row), bridges, datapaths: Vec::new() };
         number_rows(&mut records);
         records
@@ -141,6 +166,21 @@ fn plan(records: &Records, dummies: DummyOverride, numbers: &mut Numbers) -> Pla
     Plan::make(records, &context, numbers)
 }
 
+#[test]
+fn bounds_on_memory_are_in_mebibytes_and_zero_is_the_usual_one() {
+    let planned = |text: &str| {
+        let keys = ["bundle-memory", "rule-memory"].map(|key| (key.to_owned(), text.to_owned()));
+        let other_config = Smap(keys.into_iter().collect());
+        let row = OpenVswitchRecord { uuid: Uuid::ZERO, next_cfg: 1, other_config, managers: Vec::new(), ssl: None };
+        let records = Records { open_vswitch: Some(row), bridges: Vec::new(), datapaths: Vec::new() };
+        let state = plan(&records, DummyOverride::Unavailable, &mut Numbers::new()).state;
+        (state.bundle_memory, state.rule_memory)
+    };
+    assert_eq!(planned("3"), (3 << 20, 3 << 20));
+    let usual = DesiredState::default();
+    assert_eq!([planned("0"), planned("x")], [(usual.bundle_memory, usual.rule_memory); 2]);
+}
+
 proptest! {
     #[test]
     fn any_rows_make_a_state_that_can_be(records in any_records(), dummies in any_dummies()) {
@@ -162,6 +202,20 @@ proptest! {
             let rows = bridge.ports.iter().flat_map(|port| &port.interfaces);
             for row in rows.filter(|row| names.insert(&row.name)) {
                 prop_assert!(all.contains(&row.uuid), "{:?}", row);
+            }
+        }
+    }
+
+    #[test]
+    fn internal_interfaces_but_for_local_have_the_good_addresses_of_their_rows(records in any_records()) {
+        let plan = plan(&records, DummyOverride::Unavailable, &mut Numbers::new());
+        let rows = records.bridges.iter().flat_map(|bridge| &bridge.ports).flat_map(|port| &port.interfaces);
+        let rows: BTreeMap<Uuid, &InterfaceRecord> = rows.map(|row| (row.uuid, row)).collect();
+        for bridge in &plan.bridges {
+            for interface in &bridge.interfaces {
+                let row = rows[&interface.uuid.unwrap()];
+                let is_good = row.mac.as_deref() == Some(MACS[0]) && row.kind == "internal" && row.name != bridge.name;
+                prop_assert_eq!(interface.mac, is_good.then(|| MACS[0].parse().unwrap()), "{:?}", row);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Rows of table `Bridge`.
 
-use super::{ControllerRecord, Feature, FlowTableRecord, PortRecord, Smap};
+use super::{ControllerRecord, Feature, FlowTableRecord, MirrorRecord, PortRecord, Smap};
 use crate::schema::BRIDGE;
 use sluice_ovsdb::{Replica, Row, Uuid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A bridge.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,10 @@ pub struct BridgeRecord {
     pub flow_tables: BTreeMap<i64, FlowTableRecord>,
     /// Its controllers, by UUID.
     pub controllers: Vec<ControllerRecord>,
+    /// Its mirrors, by UUID.
+    pub mirrors: Vec<MirrorRecord>,
+    /// The VLANs in which it learns no addresses.
+    pub flood_vlans: BTreeSet<i64>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
     /// Settings by key.
@@ -46,6 +50,8 @@ impl BridgeRecord {
             protocols: row.get::<Vec<&str>>("protocols").into_iter().map(str::to_owned).collect(),
             flow_tables: FlowTableRecord::read_all(replica, row),
             controllers: ControllerRecord::read_all(replica, row),
+            mirrors: MirrorRecord::read_all(replica, row),
+            flood_vlans: row.get::<Vec<i64>>("flood_vlans").into_iter().collect(),
             lacking: Feature::of_bridge(row),
             other_config: Smap::read(row, "other_config"),
             ports: PortRecord::read_all(replica, row),

@@ -10,6 +10,8 @@ pub struct ControllerRecord {
     pub uuid: Uuid,
     /// Where it is, or where to listen for it.
     pub target: String,
+    /// `in-band` or `out-of-band`.
+    pub connection_mode: Option<String>,
     /// The longest time between two attempts to connect, milliseconds.
     pub max_backoff: Option<i64>,
     /// Silence before it is probed, milliseconds; 0: it is not.
@@ -37,6 +39,7 @@ impl ControllerRecord {
         ControllerRecord {
             uuid: row.uuid(),
             target: row.get::<&str>("target").to_owned(),
+            connection_mode: row.get::<Option<&str>>("connection_mode").map(str::to_owned),
             max_backoff: row.get("max_backoff"),
             inactivity_probe: row.get("inactivity_probe"),
             queue_size: row.get("controller_queue_size"),

@@ -12,8 +12,6 @@ pub enum Feature {
     Rstp,
     /// Multicast snooping.
     McastSnooping,
-    /// Mirrors.
-    Mirrors,
     /// NetFlow.
     NetFlow,
     /// sFlow.
@@ -38,15 +36,8 @@ pub enum Feature {
     PacketPolicing,
 }
 
-const OF_BRIDGES: [Feature; 7] = [
-    Feature::Stp,
-    Feature::Rstp,
-    Feature::McastSnooping,
-    Feature::Mirrors,
-    Feature::NetFlow,
-    Feature::SFlow,
-    Feature::Ipfix,
-];
+const OF_BRIDGES: [Feature; 6] =
+    [Feature::Stp, Feature::Rstp, Feature::McastSnooping, Feature::NetFlow, Feature::SFlow, Feature::Ipfix];
 
 const OF_PORTS: [Feature; 3] = [Feature::Qos, Feature::Bond, Feature::Lacp];
 
@@ -75,7 +66,6 @@ impl Feature {
             Feature::Stp => "stp_enable",
             Feature::Rstp => "rstp_enable",
             Feature::McastSnooping => "mcast_snooping_enable",
-            Feature::Mirrors => "mirrors",
             Feature::NetFlow => "netflow",
             Feature::SFlow => "sflow",
             Feature::Ipfix => "ipfix",
@@ -95,7 +85,7 @@ impl Feature {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Bfd | Feature::Cfm => true,
             Feature::Policing | Feature::PacketPolicing | Feature::Bond | Feature::Lacp => true,
-            Feature::Mirrors | Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
+            Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
             Feature::Lldp => false,
         }
     }

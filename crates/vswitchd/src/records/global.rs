@@ -1,6 +1,6 @@
 //! The row of table `Open_vSwitch`.
 
-use super::Smap;
+use super::{ManagerRecord, Smap};
 use crate::schema::SSL;
 use sluice_ovsdb::{Replica, Row, Uuid};
 
@@ -13,6 +13,8 @@ pub struct OpenVswitchRecord {
     pub next_cfg: i64,
     /// Settings by key.
     pub other_config: Smap,
+    /// The managers of the database.
+    pub managers: Vec<ManagerRecord>,
     /// Key and certificates.
     pub ssl: Option<SslRecord>,
 }
@@ -36,6 +38,7 @@ impl OpenVswitchRecord {
             uuid: row.uuid(),
             next_cfg: row.get("next_cfg"),
             other_config: Smap::read(row, "other_config"),
+            managers: ManagerRecord::read_all(replica, row),
             ssl: row
                 .get::<Option<Uuid>>("ssl")
                 .and_then(|uuid| replica.row(SSL, uuid))

@@ -23,6 +23,8 @@ pub struct InterfaceRecord {
     pub ofport: Option<i64>,
     /// The MTU that it is to have.
     pub mtu_request: Option<i64>,
+    /// The Ethernet address that it is to have if it is internal.
+    pub mac: Option<String>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -47,6 +49,7 @@ impl InterfaceRecord {
             ofport_request: row.get("ofport_request"),
             ofport: row.get("ofport"),
             mtu_request: row.get("mtu_request"),
+            mac: row.get::<Option<&str>>("mac").map(str::to_owned),
             lacking: Feature::of_interface(row),
         }
     }

@@ -7,6 +7,8 @@ mod feature;
 mod flow_table;
 mod global;
 mod interface;
+mod manager;
+mod mirror;
 mod port;
 mod smap;
 
@@ -17,6 +19,8 @@ pub use feature::Feature;
 pub use flow_table::FlowTableRecord;
 pub use global::OpenVswitchRecord;
 pub use interface::InterfaceRecord;
+pub use manager::ManagerRecord;
+pub use mirror::{MirrorRecord, PortRef};
 pub use port::PortRecord;
 pub use smap::Smap;
 

@@ -39,6 +39,8 @@ pub struct AppliedBridge {
     pub datapath_id: u64,
     /// Its controllers.
     pub controllers: Vec<PlannedController>,
+    /// The rows of its mirrors.
+    pub mirrors: Vec<Uuid>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -57,7 +59,7 @@ pub struct AppliedInterface {
 pub struct LiveInterface {
     /// Its OpenFlow number.
     pub ofport: OfPort,
-    /// Its number in the datapath; a patch port has none.
+    /// Its number in the datapath; a patch port and a tunnel have none of their own.
     pub number: Option<PortNo>,
     /// The type of its device.
     pub kind: String,
@@ -128,7 +130,7 @@ impl AppliedInterface {
             Err(_) => interface::clear(txn, self.uuid),
             Ok(live) => {
                 if live.number.is_none() {
-                    interface::write_patch(txn, self.uuid);
+                    interface::write_virtual(txn, self.uuid);
                 }
                 txn.set(INTERFACE, self.uuid, "status", unsupported(&live.lacking));
             }

@@ -30,8 +30,8 @@ pub fn write(txn: &mut Txn, interface: Uuid, device: &DeviceStatus) {
     }
 }
 
-/// Writes of a patch port that it is up: it has no device.
-pub fn write_patch(txn: &mut Txn, interface: Uuid) {
+/// Writes of a patch port or a tunnel that it is up: it has no device.
+pub fn write_virtual(txn: &mut Txn, interface: Uuid) {
     for column in COLUMNS {
         txn.set(INTERFACE, interface, column, Datum::EMPTY);
     }

@@ -1,7 +1,8 @@
-//! Counters of interfaces. Source: Open vSwitch vswitchd/bridge.c, `iface_refresh_stats`.
+//! Counters of interfaces and mirrors. Source: Open vSwitch vswitchd/bridge.c, `iface_refresh_stats`, `mirror_refresh_stats`.
 
-use crate::schema::INTERFACE;
+use crate::schema::{INTERFACE, MIRROR};
 use sluice_datapath::PortReport;
+use sluice_ofproto::MirrorStats;
 use sluice_ovsdb::{Datum, Txn, Uuid};
 
 /// Writes an interface's counters: those that its kind of device has, and the device's own.
@@ -24,6 +25,15 @@ pub fn write(txn: &mut Txn, interface: Uuid, kind: &str, report: &PortReport) {
     let losses = losses.into_iter().filter(|_| !kind.starts_with("dummy"));
     let own = report.custom_stats.iter().map(|(key, n)| (key.as_str(), *n));
     let counters = traffic.into_iter().chain(losses).chain(own);
-    let counters = counters.map(|(key, n)| (key, i64::try_from(n).unwrap_or(i64::MAX)));
-    txn.set(INTERFACE, interface, "statistics", Datum::map(counters));
+    txn.set(INTERFACE, interface, "statistics", Datum::map(counters.map(as_integer)));
+}
+
+/// Writes a mirror's counters; none, if there is no such mirror.
+pub fn write_mirror(txn: &mut Txn, mirror: Uuid, stats: Option<MirrorStats>) {
+    let counters = stats.into_iter().flat_map(|stats| [("tx_packets", stats.packets), ("tx_bytes", stats.bytes)]);
+    txn.set(MIRROR, mirror, "statistics", Datum::map(counters.map(as_integer)));
+}
+
+fn as_integer((key, n): (&str, u64)) -> (&str, i64) {
+    (key, i64::try_from(n).unwrap_or(i64::MAX))
 }

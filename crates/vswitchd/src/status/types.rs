@@ -2,10 +2,11 @@
 
 use crate::plan::DummyOverride;
 use sluice_port::PORT_TYPES;
+use sluice_tunnel::TunnelKind;
 use sluice_vswitch::PATCH;
 
 /// Types that Open vSwitch has, too, and so tools may ask for.
-const OVS_TYPES: [&str; 11] = [
+const OVS_TYPES: [&str; 17] = [
     "afxdp",
     "dpdk",
     "dpdkvhostuser",
@@ -13,15 +14,23 @@ const OVS_TYPES: [&str; 11] = [
     "dummy",
     "dummy-internal",
     "dummy-pmd",
+    "erspan",
+    "geneve",
+    "gre",
     "internal",
+    "ip6erspan",
+    "ip6gre",
     "system",
     "tap",
     PATCH,
+    "vxlan",
 ];
 
 /// The types of Open vSwitch that interfaces can be of.
 pub fn interface_types(dummies: DummyOverride) -> impl Iterator<Item = &'static str> {
-    let is_built = |kind: &str| kind == PATCH || PORT_TYPES.iter().any(|known| known.name == kind);
+    let is_tunnel = |kind: &str| TunnelKind::named(kind).is_some();
+    let is_built =
+        move |kind: &str| kind == PATCH || is_tunnel(kind) || PORT_TYPES.iter().any(|known| known.name == kind);
     let is_offered = move |kind: &str| !kind.starts_with("dummy") || dummies != DummyOverride::Unavailable;
     OVS_TYPES.into_iter().filter(move |kind| is_built(kind) && is_offered(kind))
 }

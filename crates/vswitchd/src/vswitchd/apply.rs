@@ -34,15 +34,21 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             name: bridge.name.clone(),
             datapath_id,
             controllers: bridge.controllers.clone(),
+            mirrors: bridge.mirrors.clone(),
             lacking: bridge.lacking.clone(),
         });
         applied.ports.extend_from_slice(&bridge.ports);
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
+            if let (Some(mac), Some(port)) = (interface.mac, by_name.get(interface.name.as_str()))
+                && let Err(error) = set_mac(switch, port, mac)
+            {
+                tracing::error!(target: "bridge", "interface {}: setting MAC failed ({error})", interface.name);
+            }
             let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
                 (None, Some(port)) => Ok(LiveInterface {
                     ofport: port.ofport,
-                    number: port.number,
+                    number: port.number.filter(|_| port.tunnel.is_none()),
                     kind: port.kind.clone().unwrap_or_default(),
                     error: peers.error(&port.name),
                     lacking: interface.lacking.clone(),
@@ -155,18 +161,7 @@ fn log_outcomes(switch: &Switch, before: &DesiredState, outcomes: Vec<Outcome>) 
             _ => {}
         }
     }
-    let status = switch.port_status();
-    let ports = status.iter().flat_map(|(bridge, ports)| ports.iter().map(move |port| (bridge.as_str(), port)));
-    let numbers: Ofports<'_> = ports.map(|(bridge, port)| ((bridge, port.name.as_str()), port.ofport)).collect();
-    for outcome in &outcomes {
-        match &outcome.change {
-            Change::AddBridge(bridge) => {
-                bridge.ports.iter().for_each(|port| log_added(&numbers, &bridge.name, &port.name, &errors));
-            }
-            Change::AddPort { bridge, port } => log_added(&numbers, bridge, &port.name, &errors),
-            _ => {}
-        }
-    }
+    log_added(switch, &outcomes, &errors);
     errors
 }
 
@@ -191,12 +186,24 @@ fn log_deleted(before: &DesiredState, outcomes: &[Outcome]) {
     }
 }
 
-/// The number of each port, by its bridge and its name.
-type Ofports<'a> = HashMap<(&'a str, &'a str), OfPort>;
-
-fn log_added(numbers: &Ofports<'_>, bridge: &str, port: &str, errors: &HashMap<String, String>) {
-    if let Some(number) = numbers.get(&(bridge, port)).filter(|_| !errors.contains_key(port)) {
-        tracing::info!(target: "bridge", "bridge {bridge}: added interface {port} on port {}", number.0);
+/// Logs which ports have come.
+fn log_added(switch: &Switch, outcomes: &[Outcome], errors: &HashMap<String, String>) {
+    let added = outcomes.iter().flat_map(|outcome| match &outcome.change {
+        Change::AddBridge(bridge) => bridge.ports.iter().map(|port| (bridge.name.as_str(), port)).collect(),
+        Change::AddPort { bridge, port } => vec![(bridge.as_str(), &**port)],
+        _ => Vec::new(),
+    });
+    let added: Vec<_> = added.filter(|(_, port)| !errors.contains_key(&port.name)).collect();
+    if added.is_empty() {
+        return;
+    }
+    let status = switch.port_status();
+    let ports = status.iter().flat_map(|(bridge, ports)| ports.iter().map(move |port| (bridge.as_str(), port)));
+    let numbers: HashMap<_, _> = ports.map(|(bridge, port)| ((bridge, port.name.as_str()), port.ofport.0)).collect();
+    for (bridge, Port { name, .. }) in added {
+        if let Some(number) = numbers.get(&(bridge, name.as_str())) {
+            tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
+        }
     }
 }
 
@@ -210,6 +217,10 @@ fn error_text(port: &str, error: &Error) -> String {
             OpenError::BadOption { .. } | OpenError::MissingOption { .. } | OpenError::UnknownOption { .. },
         ) => {
             format!("{port}: could not set configuration ({error})")
+        }
+        Error::Tables(error @ sluice_ofproto::Error::TunnelTaken { .. }) => {
+            tracing::warn!(target: "tunnel", "{error}");
+            format!("could not add network device {port} to ofproto (File exists)")
         }
         Error::Open(_) => format!("could not open network device {port} ({error})"),
         _ => format!("could not add network device {port} to ofproto ({error})"),
@@ -238,16 +249,23 @@ fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64, be
 
 /// The bridge's own device gets the bridge's address.
 fn set_local_mac(switch: &Switch, bridge: &PlannedBridge, ports: &[PortStatus], mac: Mac) {
-    let local = ports.iter().find(|port| port.ofport == OfPort::LOCAL).and_then(|port| port.report.as_ref());
-    let Some(local) = local.filter(|local| local.info.mac != mac.0) else { return };
-    if let Err(error) = switch.datapath().set_mac(local.number, mac.0) {
+    let Some(local) = ports.iter().find(|port| port.ofport == OfPort::LOCAL) else { return };
+    if let Err(error) = set_mac(switch, local, mac) {
         tracing::error!(target: "bridge", "bridge {}: failed to set bridge Ethernet address: {error}", bridge.name);
     }
 }
 
+/// Gives a port's device an Ethernet address, if the port is open and its device has another one.
+fn set_mac(switch: &Switch, port: &PortStatus, mac: Mac) -> Result<(), String> {
+    let has_other = port.info.as_ref().is_some_and(|info| info.mac != mac.0);
+    let Some(number) = port.number.filter(|_| has_other) else { return Ok(()) };
+    switch.datapath().set_mac(number, mac.0).map_err(|error| system_text(&error))
+}
+
 /// The Ethernet address that stands for a bridge: the smallest of its ports that is usable, or one made from its row.
 fn bridge_mac(bridge: &PlannedBridge, ports: &[PortStatus]) -> Mac {
-    let others = ports.iter().filter(|port| port.ofport != OfPort::LOCAL);
-    let macs = others.filter_map(|port| port.report.as_ref()).map(|report| Mac(report.info.mac));
+    let counts = |port: &&PortStatus| port.ofport != OfPort::LOCAL && !bridge.mirror_outputs.contains(&port.name);
+    let others = ports.iter().filter(counts);
+    let macs = others.filter_map(|port| port.info.as_ref()).map(|info| Mac(info.mac));
     mac::smallest_usable(macs).unwrap_or_else(|| mac::from_row(bridge.uuid))
 }

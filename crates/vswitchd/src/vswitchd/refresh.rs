@@ -48,7 +48,7 @@ impl Periodic {
 impl Vswitchd {
     /// Writes what is due.
     pub(super) fn refresh(&mut self, now_ms: u64) {
-        if self.links.as_mut().is_some_and(crate::links::LinkWatch::changed) {
+        if self.links.as_mut().is_some_and(|links| !links.take_changes().is_empty()) {
             self.status.hurry();
             self.links_changed = true;
         }
@@ -63,6 +63,7 @@ impl Vswitchd {
         if self.statistics.is_due(now_ms) {
             let mut txn = Txn::new();
             write_statistics(&self.switch, &self.applied, &mut txn);
+            write_mirrors(&self.switch, &self.applied, &mut txn);
             write_controllers(&self.switch, &self.applied, &mut txn);
             self.statistics.due_ms = now_ms + self.statistics_interval_ms.max(STATISTICS_MIN_MS);
             self.statistics.under_way = self.commit(&txn);
@@ -107,6 +108,16 @@ pub(super) fn write_statistics(switch: &Switch, applied: &Applied, txn: &mut Txn
     for (interface, live, number) in applied.devices() {
         if let Ok(at) = reports.binary_search_by_key(&number, |report| report.number) {
             statistics::write(txn, interface.uuid, &live.kind, &reports[at]);
+        }
+    }
+}
+
+/// What all mirrors have copied.
+pub(super) fn write_mirrors(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    for bridge in &applied.bridges {
+        for mirror in &bridge.mirrors {
+            let stats = switch.ofproto().mirror_stats(&bridge.name, &mirror.to_string());
+            statistics::write_mirror(txn, *mirror, stats);
         }
     }
 }

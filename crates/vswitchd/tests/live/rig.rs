@@ -1,5 +1,6 @@
 //! A database server, and a switch that follows it, in a private directory.
 
+use sluice_connmgr::SocketMode;
 use sluice_vswitch::{DesiredState, Switch};
 use sluice_vswitchd::{DummyOverride, Options, Remote, Vswitchd};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ impl Server {
     /// A switch that follows this server.
     pub fn daemon(&self) -> Daemon {
         let switch = Switch::prepare(&DesiredState { pmd_cores: vec![0], ..DesiredState::default() }).unwrap();
-        switch.start_openflow(self.dir.path()).unwrap();
+        switch.start_openflow(self.dir.path(), SocketMode::OpenVSwitch).unwrap();
         let remotes = vec![Remote::Unix(self.socket())];
         let rundir = self.dir.path().to_owned();
         let options = Options { remotes, tls: None, dummies: DummyOverride::None, rundir, is_confined: false };

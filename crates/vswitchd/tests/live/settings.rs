@@ -1,7 +1,8 @@
 //! Settings: in force when `ovs-vsctl` returns, and no longer once they are removed.
 
-use super::rig::Server;
+use super::rig::{Server, await_that};
 use sluice_conntrack::Timeout;
+use sluice_ofproto::{MirrorOutput, MirrorPorts};
 use sluice_vswitch::DesiredState;
 
 pub fn zones_have_the_timeouts_of_their_rows() {
@@ -11,8 +12,8 @@ pub fn zones_have_the_timeouts_of_their_rows() {
     let timeouts = || daemon.switch.datapath().conntrack().timeouts();
     server.vsctl("-- --id=@dp create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:netdev=@dp");
     let capability = |name: &str| server.vsctl(&format!("get Datapath . capabilities:{name}"));
-    let capabilities = ["ct_zero_snat", "max_vlan_headers", "sample_nesting", "tnl_push_pop", "ct_flush"];
-    assert_eq!(capabilities.map(capability), ["\"true\"", "\"1\"", "\"true\"", "\"false\"", "\"true\""]);
+    let capabilities = ["ct_zero_snat", "max_vlan_headers", "sample_nesting", "tnl_push_pop", "add_mpls", "ct_flush"];
+    assert_eq!(capabilities.map(capability), ["\"true\"", "\"1\"", "\"true\"", "\"true\"", "\"false\"", "\"true\""]);
     server.vsctl("add-zone-tp netdev zone=5 icmp_first=10 udp_single=7");
     server.vsctl("add-zone-tp netdev zone=6 icmp_reply=3");
     let seen = timeouts();
@@ -28,7 +29,7 @@ pub fn bridges_forward_and_describe_themselves_as_told() {
     let server = Server::start();
     let daemon = server.daemon();
     daemon.await_configured();
-    let normal = || daemon.switch.state().bridge("br0").unwrap().normal;
+    let normal = || daemon.switch.state().bridge("br0").unwrap().normal.clone();
     server.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
     let usual = normal();
     assert_eq!((usual.mac_age_s, usual.mac_table_size, usual.forward_bpdu), (300, 8192, false));
@@ -79,6 +80,36 @@ pub fn what_networks_rely_on_is_not_ignored_silently() {
     assert_eq!(server.vsctl("get port bond0 status"), "{}");
 }
 
+pub fn mirrors_are_those_of_the_rows() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    for port in ["p1", "p2", "p3"] {
+        server.vsctl(&format!("add-port br0 {port} -- set interface {port} type=dummy"));
+    }
+    server.vsctl(
+        "-- --id=@in get port p1 -- --id=@out get port p3 -- --id=@m create mirror name=m0 \
+                  select_src_port=@in output_port=@out snaplen=64 -- set bridge br0 mirrors=@m flood_vlans=9",
+    );
+    let bridge = || daemon.switch.state().bridge("br0").unwrap().clone();
+    let [mirror] = &bridge().mirrors[..] else { panic!("{:?}", bridge().mirrors) };
+    assert_eq!((mirror.name.as_str(), mirror.snaplen), ("m0", 64));
+    assert_eq!(mirror.output, MirrorOutput::Port("p3".into()));
+    assert_eq!(mirror.sources, MirrorPorts::Named(["p1".to_owned()].into()));
+    assert_eq!(bridge().normal.flood_vlans, [9].into());
+    await_that("the mirror's counters are told", || {
+        server.vsctl("get mirror m0 statistics") == "{tx_bytes=0, tx_packets=0}"
+    });
+    // Without an output it is none, which keeps nothing else from being.
+    server.vsctl("clear mirror m0 output_port -- set bridge br0 flood_vlans=8");
+    assert_eq!((bridge().mirrors, bridge().normal.flood_vlans), (Vec::new(), [8].into()));
+    server.vsctl("set mirror m0 select_all=true output_vlan=5");
+    assert_eq!(bridge().mirrors[0].output, MirrorOutput::Vlan(5));
+    server.vsctl("clear bridge br0 mirrors");
+    assert!(bridge().mirrors.is_empty());
+}
+
 pub fn a_devices_own_counters_are_told() {
     let server = Server::start();
     let daemon = server.daemon();
@@ -86,6 +117,27 @@ pub fn a_devices_own_counters_are_told() {
     server.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy -- add-port br0 d1 -- set interface d1 type=dummy");
     let counter = |name: &str| server.vsctl(&format!("get interface d1 statistics:{name}"));
     assert_eq!(["rx_custom_packets_1", "rx_custom_packets_2", "rx_packets"].map(counter), ["0", "0", "0"]);
+}
+
+pub fn internal_interfaces_have_the_addresses_of_their_rows() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy other_config:hwaddr=aa:66:aa:66:00:00");
+    let [good, other] = ["\"aa:55:c0:ff:ee:00\"", "\"aa:55:c0:ff:ee:01\""];
+    server.vsctl(&format!("add-port br0 p1 -- set interface p1 type=internal mac={good}"));
+    assert_eq!(server.vsctl("get interface p1 mac_in_use"), good);
+    server.vsctl(&format!("set interface p1 mac={other}"));
+    assert_eq!(server.vsctl("get interface p1 mac_in_use"), other);
+    // A group's address is no host's, and that of the bridge's own port is a matter of the bridge.
+    server.vsctl(&format!("set interface p1 mac=\"01:00:00:00:00:01\" -- set interface br0 mac={good}"));
+    assert_eq!(
+        server.vsctl("get interface p1 mac_in_use -- get interface br0 mac_in_use"),
+        format!("{other}\n\"aa:66:aa:66:00:00\"")
+    );
+    // A device of another type has its own.
+    server.vsctl(&format!("add-port br0 p2 -- set interface p2 type=dummy mac={good}"));
+    assert_ne!(server.vsctl("get interface p2 mac_in_use"), good);
 }
 
 pub fn options_change_while_the_device_stays() {

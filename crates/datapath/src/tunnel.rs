@@ -1,0 +1,83 @@
+//! Pushing and popping the headers of tunnels.
+
+use crate::action_context::ActionContext;
+use crate::context::Context;
+use sluice_action::{PortNo, TunnelPush};
+use sluice_fate::DropReason;
+use sluice_flow::hash::five_tuple;
+use sluice_flow::{Metadata, PacketKey, extract, layout};
+use sluice_packet::{Packet, VlanLimit};
+use sluice_tunnel::TunnelKind;
+use sluice_tunnel::header::{self, PerPacket};
+
+/// The UDP source ports of tunnels. Source: Open vSwitch lib/netdev-native-tnl.c, `tnl_udp_port_min`.
+const SOURCE_PORTS: std::ops::Range<u16> = 32768..61000;
+
+/// Milliseconds to units of 100 microseconds.
+const TIMESTAMPS_PER_MS: u64 = 10;
+
+/// Puts a header in front of a packet. Its key says no longer by which tunnel it came, and its connection is forgotten.
+///
+/// A sequence number counts the packets that this PMD sends by all tunnels that number them: it rises, with gaps.
+pub(crate) fn push(
+    push: &TunnelPush,
+    sequence: &mut u32,
+    action_context: &mut ActionContext<'_>,
+    context: &Context<'_, '_>,
+) -> Result<(), DropReason> {
+    action_context.renew_key(context.vlan_limit)?;
+    let size = push.header.bytes().len() as u16;
+    action_context.packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
+    let per_packet = PerPacket {
+        source_port: source_port(five_tuple(action_context.key, 0)),
+        sequence: *sequence,
+        timestamp: (context.now_ms * TIMESTAMPS_PER_MS) as u32,
+    };
+    *sequence = sequence.wrapping_add(1);
+    push.header.complete(action_context.packet.bytes_mut(), per_packet).map_err(|_| DropReason::TxOversize)?;
+    action_context.packet.rss_hash = 0;
+    action_context.pushed_tags = 0;
+    action_context.conn.forget();
+    let metadata = outer_metadata(action_context.key);
+    extract(action_context.packet.bytes(), &metadata.with_vlan_limit(context.vlan_limit), action_context.key)?;
+    action_context.is_dirty = false;
+    Ok(())
+}
+
+/// A hash as a port, evenly.
+fn source_port(hash: u32) -> u16 {
+    let ports = u64::from(SOURCE_PORTS.end - SOURCE_PORTS.start);
+    SOURCE_PORTS.start + ((u64::from(hash) * ports) >> 32) as u16
+}
+
+/// What stays of a packet's metadata in front of its new header: port, recirculation id and mark.
+fn outer_metadata(key: &PacketKey) -> Metadata {
+    let mut kept = PacketKey::ZERO;
+    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::PKT_MARK] {
+        kept.set(span, key.get(span));
+    }
+    Metadata::of_key(&kept)
+}
+
+/// Takes a header off a packet; the key of what was within, which has come by `backend` with the mark of its outer packet.
+pub(crate) fn pop(
+    backend: PortNo,
+    kind: TunnelKind,
+    packet: &mut Packet,
+    outer: &PacketKey,
+    vlan_limit: VlanLimit,
+) -> Result<PacketKey, DropReason> {
+    let popped = header::pop(kind, packet.bytes()).map_err(|_| DropReason::TunnelPop)?;
+    let size = u16::try_from(popped.inner.start).map_err(|_| DropReason::TunnelPop)?;
+    packet.frame.truncate(popped.inner.end);
+    packet.frame.trim_front(size);
+    packet.rss_hash = 0;
+    let mut known = PacketKey::ZERO;
+    known.set(layout::IN_PORT, &backend.0.to_be_bytes());
+    known.set(layout::PKT_MARK, outer.get(layout::PKT_MARK));
+    let mut key = PacketKey::ZERO;
+    extract(packet.bytes(), &Metadata::of_key(&known).with_vlan_limit(vlan_limit), &mut key)
+        .map_err(|_| DropReason::TunnelPop)?;
+    popped.tunnel.put(&mut key);
+    Ok(key)
+}

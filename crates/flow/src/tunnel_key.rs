@@ -1,0 +1,117 @@
+//! The tunnel fields of a key or a mask, as numbers.
+
+use crate::layout::{self, Span};
+use crate::{FlowKey, PacketKey};
+
+/// The bits of `tun_flags`. Source: Open vSwitch lib/packets.h, `FLOW_TNL_F_*`.
+pub mod tunnel_flags {
+    /// The packet is about the tunnel itself.
+    pub const OAM: u16 = 1;
+    /// The outer packet must not be fragmented.
+    pub const DF: u16 = 2;
+    /// The outer header has a checksum over the payload.
+    pub const CSUM: u16 = 4;
+    /// There is a key.
+    pub const KEY: u16 = 8;
+}
+
+/// The tunnel that a packet came by or is to leave by, or a mask of its fields.
+///
+/// IPv4 addresses are IPv6 addresses that map them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the spans")]
+pub struct TunnelKey {
+    pub id: u64,
+    pub src: u128,
+    pub dst: u128,
+    pub flags: u16,
+    pub tos: u8,
+    pub ttl: u8,
+    pub tp_dst: u16,
+    pub gbp_id: u16,
+    pub gbp_flags: u8,
+    pub erspan_ver: u8,
+    pub erspan_idx: u32,
+    pub erspan_dir: u8,
+    pub erspan_hwid: u8,
+    pub gtpu_flags: u8,
+    pub gtpu_msgtype: u8,
+}
+
+impl TunnelKey {
+    /// That of a datapath's key or mask. It does not know the UDP port.
+    pub fn of_packet(key: &PacketKey) -> Self {
+        let wide = |span: Span| key.get(span).iter().fold(0, |n, b| n << 8 | u128::from(*b));
+        TunnelKey {
+            id: key.number(layout::TUN_ID),
+            src: wide(layout::TUN_IPV6_SRC),
+            dst: wide(layout::TUN_IPV6_DST),
+            flags: key.number(layout::TUN_FLAGS) as u16,
+            tos: key.number(layout::TUN_TOS) as u8,
+            ttl: key.number(layout::TUN_TTL) as u8,
+            tp_dst: 0,
+            gbp_id: key.number(layout::TUN_GBP_ID) as u16,
+            gbp_flags: key.number(layout::TUN_GBP_FLAGS) as u8,
+            erspan_ver: key.number(layout::TUN_ERSPAN_VER) as u8,
+            erspan_idx: key.number(layout::TUN_ERSPAN_IDX) as u32,
+            erspan_dir: key.number(layout::TUN_ERSPAN_DIR) as u8,
+            erspan_hwid: key.number(layout::TUN_ERSPAN_HWID) as u8,
+            gtpu_flags: key.number(layout::TUN_GTPU_FLAGS) as u8,
+            gtpu_msgtype: key.number(layout::TUN_GTPU_MSGTYPE) as u8,
+        }
+    }
+
+    /// Writes it to a key that has no tunnel yet. The UDP port is no part of it.
+    pub fn put(&self, key: &mut PacketKey) {
+        let line = key.make_present(layout::TUN_ID.line());
+        let mut set = |span: Span, value: &[u8]| line.0[span.offset % 64..][..span.size].copy_from_slice(value);
+        set(layout::TUN_ID, &self.id.to_be_bytes());
+        set(layout::TUN_IPV6_SRC, &self.src.to_be_bytes());
+        set(layout::TUN_IPV6_DST, &self.dst.to_be_bytes());
+        set(layout::TUN_FLAGS, &self.flags.to_be_bytes());
+        set(layout::TUN_TOS, &[self.tos]);
+        set(layout::TUN_TTL, &[self.ttl]);
+        set(layout::TUN_GBP_ID, &self.gbp_id.to_be_bytes());
+        set(layout::TUN_GBP_FLAGS, &[self.gbp_flags]);
+        set(layout::TUN_ERSPAN_IDX, &self.erspan_idx.to_be_bytes());
+        let rare = [
+            (layout::TUN_ERSPAN_VER, self.erspan_ver),
+            (layout::TUN_ERSPAN_DIR, self.erspan_dir),
+            (layout::TUN_ERSPAN_HWID, self.erspan_hwid),
+            (layout::TUN_GTPU_FLAGS, self.gtpu_flags),
+            (layout::TUN_GTPU_MSGTYPE, self.gtpu_msgtype),
+        ];
+        // No other line is made present for nothing.
+        rare.into_iter().filter(|(_, value)| *value != 0).for_each(|(span, value)| key.set(span, &[value]));
+    }
+
+    /// That of a table's key.
+    pub fn of_flow(key: &FlowKey) -> Self {
+        TunnelKey { tp_dst: key.number(layout::TUN_TP_DST) as u16, ..Self::of_packet(&key.packet_part()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_the_fields_of_the_key() {
+        let mut key = FlowKey::ZERO;
+        key.set(layout::TUN_IPV4_DST, &[1, 2, 3, 4]);
+        [layout::TUN_ID, layout::TUN_TTL, layout::TUN_ERSPAN_IDX, layout::TUN_TP_DST]
+            .into_iter()
+            .zip(5..)
+            .for_each(|(span, value)| key.set_number(span, value));
+        let tunnel = TunnelKey::of_flow(&key);
+        assert_eq!(tunnel.dst, 0xffff_0102_0304);
+        assert_eq!((tunnel.id, tunnel.ttl, tunnel.erspan_idx, tunnel.tp_dst), (5, 6, 7, 8));
+        for erspan_hwid in [0, 9] {
+            let tunnel = TunnelKey { tp_dst: 0, erspan_hwid, gbp_id: 3, tos: 4, flags: 5, ..tunnel };
+            let mut packet = PacketKey::ZERO;
+            tunnel.put(&mut packet);
+            assert_eq!(TunnelKey::of_packet(&packet), tunnel);
+            assert_eq!(packet.number(layout::PRESENCE), if erspan_hwid == 0 { 8 } else { 12 });
+        }
+    }
+}

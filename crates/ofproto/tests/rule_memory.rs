@@ -1,0 +1,190 @@
+//! The memory of rules and groups: its bound, and the shares of those who make them.
+
+use proptest::prelude::*;
+use sluice_action::{Fate, Miss, PortNo, Upcall};
+use sluice_fate::Limit;
+use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
+use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig, Requester, RuleOwner};
+use sluice_testkit::frame;
+
+fn switch(memory: usize) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.rule_memory().set_limit(memory);
+    for bridge in ["br0", "br1"] {
+        ofproto.add_bridge(BridgeConfig::new(bridge), 0).unwrap();
+    }
+    for n in 1..=3 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    ofproto
+}
+
+fn flow(command: FlowCommand, text: &str) -> FlowMod {
+    FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// Adds rules of one owner until one is refused; returns how many there are.
+fn fill(ofproto: &Ofproto, bridge: &str, owner: RuleOwner, priority: u16) -> u32 {
+    let by = Some(Requester { connection: 1, xid: 1, owner });
+    let accepted = (0..).find(|n| {
+        let text = format!("priority={priority},ip,nw_src=10.{}.{}.1,actions=output:1", n >> 8, n & 255);
+        let (_, refused) = ofproto.flow_mods(bridge, &[&flow(FlowCommand::Add, &text)], by, 0).unwrap();
+        refused.iter().for_each(|(_, error)| assert_eq!(*error, Error::RuleMemory { table: 0 }));
+        !refused.is_empty()
+    });
+    accepted.expect("the memory has a bound")
+}
+
+fn used(ofproto: &Ofproto) -> usize {
+    ofproto.rule_memory().usage().0
+}
+
+#[test]
+fn one_that_fills_the_memory_leaves_a_part_for_each_other() {
+    let ofproto = switch(1 << 20);
+    let before = Limit::RuleMemory.count();
+    let peers = fill(&ofproto, "br0", RuleOwner::Peers, 1);
+    assert!(peers > 500 && Limit::RuleMemory.count() > before, "{peers}");
+    let operator = fill(&ofproto, "br0", RuleOwner::Operator, 2);
+    assert!(operator > peers / 20, "{operator} beside {peers}");
+    assert!(used(&ofproto) <= 1 << 20);
+
+    // All goes back.
+    ofproto.remove_bridge("br0").unwrap();
+    assert!(used(&ofproto) < 1 << 14, "{}", used(&ofproto));
+    assert!(fill(&ofproto, "br1", RuleOwner::Controller(7), 3) > 500);
+}
+
+#[test]
+fn another_bridge_has_its_part() {
+    let ofproto = switch(1 << 20);
+    let first = fill(&ofproto, "br0", RuleOwner::Controller(1), 1);
+    let [same, other] = [(RuleOwner::Controller(2), "br0"), (RuleOwner::Controller(1), "br1")]
+        .map(|(owner, bridge)| fill(&ofproto, bridge, owner, 2));
+    assert!(same > first / 40 && other + same > first / 20, "{same} and {other} beside {first}");
+}
+
+/// A packet from port `port` with address `n`.
+fn teach(ofproto: &Ofproto, port: u32, n: u32) {
+    let [.., a, b, c] = n.to_be_bytes();
+    let bytes = frame::ethernet()
+        .macs([2, port as u8, 0, a, b, c], [2, 0, 0, 0, 0, 9])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 9])
+        .udp(1, 2)
+        .build();
+    let mut key = PacketKey::ZERO;
+    extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
+    let Fate::Translated(translation) = ofproto.upcall().translate(&Miss { key: &key, bytes: &bytes, now_ms: 0 })
+    else {
+        panic!("the packet is translated");
+    };
+    ofproto.upcall().credit(&translation.xcache, 1, 60, 0, 0);
+    ofproto.tick(0);
+}
+
+#[test]
+fn packets_of_one_port_that_teach_rules_leave_room_for_those_of_another_and_for_the_operator() {
+    let ofproto = switch(1 << 18);
+    let learn = "actions=learn(table=1,NXM_OF_IN_PORT[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    ofproto.flow_mod("br0", &flow(FlowCommand::Add, learn), 0).unwrap();
+    let learned = |port: u16| {
+        let wanted = flow(FlowCommand::Delete, &format!("table=1,in_port={port}"));
+        ofproto.rules("br0", &wanted).unwrap().len()
+    };
+    let before = Limit::RuleMemory.count();
+    (0..600).for_each(|n| teach(&ofproto, 1, n));
+    assert!(Limit::RuleMemory.count() > before, "the memory is not full");
+    let full = learned(1);
+    (0..50).for_each(|n| teach(&ofproto, 2, n));
+    assert!(full > 50 && learned(2) > 5, "{full} and {}", learned(2));
+    assert!(fill(&ofproto, "br0", RuleOwner::Operator, 5) > 5);
+}
+
+#[test]
+fn a_full_memory_refuses_what_takes_more_and_nothing_else() {
+    let ofproto = switch(1 << 19);
+    let rule = |actions: &str| format!("priority=9,udp,actions={actions}");
+    let add = |actions: &str| ofproto.flow_mod("br0", &flow(FlowCommand::Add, &rule(actions)), 0);
+    let group = |text: &str, command| {
+        let gm = GroupMod::parse(text, command, &PortNames::NONE).unwrap();
+        ofproto.group_mod_of("br0", &gm, RuleOwner::Operator, 0)
+    };
+    add("output:2,output:3").unwrap();
+    group("group_id=1,type=all,bucket=actions=output:1,bucket=actions=output:2", GroupCommand::Add).unwrap();
+    let modify =
+        |actions: &str| ofproto.flow_mod("br0", &flow(FlowCommand::Modify, &format!("udp,actions={actions}")), 0);
+    fill(&ofproto, "br0", RuleOwner::Operator, 1);
+    let full = used(&ofproto);
+
+    // The same rule again, with as much or less.
+    add("output:3,output:2").unwrap();
+    add("output:3").unwrap();
+    let long = vec!["output:1"; 300].join(",");
+    assert_eq!(add(&long), Err(Error::RuleMemory { table: 0 }));
+    modify("output:2").unwrap();
+    assert_eq!(modify(&long), Err(Error::RuleMemory { table: 0 }));
+    group("group_id=1,type=all,bucket=actions=output:3", GroupCommand::Modify).unwrap();
+    let wide = format!("group_id=1,type=all{}", ",bucket=actions=output:1".repeat(99));
+    assert_eq!(group(&wide, GroupCommand::Modify), Err(Error::GroupMemory(1)));
+    assert_eq!(group(&wide.replace("id=1", "id=2"), GroupCommand::Add), Err(Error::GroupMemory(2)));
+    assert!(used(&ofproto) <= full);
+
+    // A bundle that is refused leaves nothing behind.
+    let before = used(&ofproto);
+    let texts: Vec<String> = (0..400).map(|n| format!("priority=7,tcp,tp_src={n},actions=drop")).collect();
+    let changes = texts.iter().map(|text| BundleChange::Flow(Box::new(flow(FlowCommand::Add, text))));
+    let (_, error) = ofproto.ordered_bundle("br0", changes, None, 0).unwrap_err();
+    assert_eq!((error, used(&ofproto)), (Error::RuleMemory { table: 0 }, before));
+    ofproto.flow_mod("br0", &flow(FlowCommand::Delete, ""), 0).unwrap();
+    assert!(used(&ofproto) < 1 << 14);
+}
+
+#[test]
+fn a_modification_of_many_rules_takes_its_actions_once() {
+    let ofproto = switch(1 << 22);
+    for n in 0..200 {
+        let text = format!("priority=3,tcp,tp_src={n},actions=drop");
+        ofproto.flow_mod("br0", &flow(FlowCommand::Add, &text), 0).unwrap();
+    }
+    let before = used(&ofproto);
+    let long = vec!["output:1"; 1000].join(",");
+    ofproto.flow_mod("br0", &flow(FlowCommand::Modify, &format!("tcp,actions={long}")), 0).unwrap();
+    assert!((before + 20_000..before + 200_000).contains(&used(&ofproto)), "{before} and {}", used(&ofproto));
+    ofproto.flow_mod("br0", &flow(FlowCommand::Modify, "tcp,actions=drop"), 0).unwrap();
+    assert!(used(&ofproto) < before + 4096);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever is added, modified, replaced, refused and deleted: without rules nothing is in use.
+    #[test]
+    fn all_that_is_taken_is_given_back(
+        changes in prop::collection::vec((0u8..5, 0u8..6, 0u8..3, 1usize..40), 1..60),
+        limit in prop::sample::select(vec![6_000usize, 20_000, 1 << 20]),
+    ) {
+        let ofproto = switch(1 << 20);
+        let empty = used(&ofproto);
+        ofproto.rule_memory().set_limit(limit);
+        for (command, source, mask, outputs) in changes {
+            let command = [
+                FlowCommand::Add,
+                FlowCommand::Add,
+                FlowCommand::Modify,
+                FlowCommand::ModifyStrict,
+                FlowCommand::DeleteStrict,
+            ][usize::from(command)];
+            let matches = [format!("ip,nw_src=10.0.0.{source}"), format!("udp,tp_src={source}"), "arp".into()];
+            let actions = if command == FlowCommand::DeleteStrict {
+                String::new()
+            } else {
+                format!(",actions={}", vec!["output:1"; outputs].join(","))
+            };
+            let text = format!("{}{actions}", matches[usize::from(mask)]);
+            let _ = ofproto.flow_mod("br0", &flow(command, &text), 0);
+        }
+        ofproto.rule_memory().set_limit(1 << 20);
+        ofproto.flow_mod("br0", &flow(FlowCommand::Delete, ""), 0).unwrap();
+        prop_assert!(used(&ofproto) <= empty, "{} and {empty}", used(&ofproto));
+    }
+}

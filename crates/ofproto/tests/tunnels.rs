@@ -1,0 +1,187 @@
+//! Tunnel ports: which one a packet belongs to, and what leaves by one, as `ofproto/trace` tells it.
+
+use sluice_action::PortNo;
+use sluice_flow::Mac;
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_ofproto::{BridgeConfig, DeviceAddresses, Error, Ofproto, PortConfig, TunnelPort};
+use sluice_tunnel::{TunnelKind, parse};
+
+const INNER: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
+                     ipv4(src=192.168.0.1,dst=192.168.0.2,proto=6,tos=TOS,ttl=128,frag=no),tcp(src=8,dst=9)";
+
+fn tunnel(kind: TunnelKind, options: &str, backend: u32) -> TunnelPort {
+    let pairs = options.split_whitespace().filter_map(|pair| pair.split_once('='));
+    let options = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    TunnelPort { config: parse("t", kind, &options).unwrap().config, backend: PortNo(backend) }
+}
+
+/// A switch that pushes no headers itself, with an ordinary port 9, these GRE tunnels as ports 1, 2 and so on, and these rules.
+fn switch(tunnels: &[&str], rules: &[&str]) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig { datapath_type: "dummy".into(), ..BridgeConfig::new("br0") }, 0).unwrap();
+    ofproto.add_port("br0", PortConfig::new("p9", 9, PortNo(9))).unwrap();
+    ofproto.set_feature("tnl_push_pop", "false").unwrap();
+    for (number, options) in (1..).zip(tunnels) {
+        let tunnel = tunnel(TunnelKind::Gre, options, 1);
+        ofproto.add_port("br0", PortConfig::tunnel(&format!("t{number}"), number, tunnel)).unwrap();
+    }
+    for rule in rules {
+        let rule = FlowMod::parse(rule, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br0", &rule, 0).unwrap();
+    }
+    ofproto
+}
+
+fn trace(ofproto: &Ofproto, outer: &str, tos: u8) -> Result<String, String> {
+    let flow = format!("{outer},{}", INNER.replace("TOS", &tos.to_string()));
+    ofproto.trace(&["ovs-dummy", &flow], 0)
+}
+
+/// The last line of a trace.
+fn actions(ofproto: &Ofproto, outer: &str, tos: u8) -> String {
+    let text = trace(ofproto, outer, tos).unwrap();
+    text.lines().last().and_then(|line| line.strip_prefix("Datapath actions: ")).unwrap_or(&text).to_owned()
+}
+
+#[test]
+fn the_configuration_is_in_what_leaves() {
+    for (options, tos, expected) in [
+        ("remote_ip=1.1.1.1 local_ip=2.2.2.2 key=5", 4, "tun_id=0x5,src=2.2.2.2,dst=1.1.1.1,ttl=64,flags(df|key)"),
+        ("remote_ip=1.1.1.1", 1, "dst=1.1.1.1,tos=0x1,ttl=64,flags(df)"),
+        ("remote_ip=1.1.1.1", 3, "dst=1.1.1.1,tos=0x2,ttl=64,flags(df)"),
+        ("remote_ip=1.1.1.1 tos=inherit ttl=inherit", 5, "dst=1.1.1.1,tos=0x5,ttl=128,flags(df)"),
+        ("remote_ip=::1 csum=true df_default=false tos=8", 0, "ipv6_dst=::1,tos=0x8,ttl=64,flags(csum)"),
+    ] {
+        let ofproto = switch(&[options], &["actions=1"]);
+        assert_eq!(actions(&ofproto, "in_port(9)", tos), format!("set(tunnel({expected})),1"), "{options}");
+    }
+}
+
+#[test]
+fn rules_choose_what_is_left_to_them_and_later_actions_do_not_see_the_rest() {
+    let tunnels = ["remote_ip=1.1.1.1 key=flow", "remote_ip=flow key=3", "remote_ip=flow key=3 local_ip=flow"];
+    let rule = "actions=set_tunnel:7,1,set_field:4.4.4.4->tun_dst,2,set_field:5.5.5.5->tun_src,3,2";
+    let ofproto = switch(&tunnels, &[rule]);
+    let set = |fields| format!("set(tunnel({fields},ttl=64,flags(df|key))),1");
+    let expected = [
+        set("tun_id=0x7,dst=1.1.1.1"),
+        set("tun_id=0x3,dst=4.4.4.4"),
+        set("tun_id=0x3,src=5.5.5.5,dst=4.4.4.4"),
+        set("tun_id=0x3,dst=4.4.4.4"),
+    ];
+    assert_eq!(actions(&ofproto, "in_port(9)", 0), expected.join(","));
+    let mark = switch(&["remote_ip=1.1.1.1 egress_pkt_mark=6"], &["actions=1"]);
+    assert_eq!(actions(&mark, "in_port(9)", 0), "set(tunnel(dst=1.1.1.1,ttl=64,flags(df))),set(skb_mark(0x6)),1");
+}
+
+#[test]
+fn a_packet_comes_by_the_port_that_wants_it() {
+    let tunnels = ["remote_ip=1.1.1.1", "remote_ip=1.1.1.1 local_ip=2.2.2.2 in_key=5", "remote_ip=flow key=flow"];
+    let rules = ["in_port=1,actions=9", "in_port=2,actions=drop", "in_port=3,tun_id=8,tun_src=3.3.3.3,actions=IN_PORT"];
+    let ofproto = switch(&tunnels, &rules);
+    let from = |id: u32, src: &str| format!("tunnel(tun_id={id},src={src},dst=2.2.2.2,ttl=64,flags(key)),in_port(1)");
+    assert_eq!(actions(&ofproto, &from(0, "1.1.1.1"), 0), "9");
+    assert_eq!(actions(&ofproto, &from(5, "1.1.1.1"), 0), "drop");
+    let back = "set(tunnel(tun_id=0x8,dst=2.2.2.2,ttl=64,flags(df|key))),1";
+    assert_eq!(actions(&switch(&["remote_ip=flow key=flow"], &["actions=IN_PORT"]), &from(8, "3.3.3.3"), 0), "drop");
+    assert_ne!(actions(&ofproto, &from(8, "3.3.3.3"), 0), back, "not to its own address");
+    let one = switch(&["remote_ip=1.1.1.1"], &["actions=9"]);
+    assert_eq!(trace(&one, &from(0, "9.9.9.9"), 0).unwrap_err(), "no OpenFlow tunnel port for this packet");
+    let text = trace(&one, &from(0, "1.1.1.1"), 0).unwrap();
+    let megaflow = "Megaflow: recirc_id=0,eth,ip,tun_id=0,tun_src=1.1.1.1,tun_dst=2.2.2.2,tun_tos=0,\
+                    tun_flags=-df-csum+key,in_port=1,nw_frag=no\n";
+    assert!(text.contains(megaflow), "{text}");
+}
+
+#[test]
+fn a_mark_of_congestion_goes_into_the_inner_packet_or_the_packet_goes() {
+    let ofproto = switch(&["remote_ip=1.1.1.1"], &["actions=9"]);
+    let marked = "tunnel(src=1.1.1.1,dst=2.2.2.2,tos=0x3,ttl=64,flags()),in_port(1)";
+    assert_eq!(actions(&ofproto, marked, 3), "9");
+    assert_eq!(actions(&ofproto, marked, 2), "set(ipv4(tos=0x3/0x3)),9");
+    assert_eq!(actions(&ofproto, marked, 0), "drop");
+}
+
+#[test]
+fn no_two_ports_are_the_same_tunnel() {
+    let ofproto = switch(&["remote_ip=1.1.1.1 key=1", "remote_ip=1.1.1.1 key=2"], &[]);
+    let same = PortConfig::tunnel("t3", 3, tunnel(TunnelKind::Gre, "remote_ip=1.1.1.1 key=2 ttl=9", 1));
+    let error = ofproto.add_port("br0", same).unwrap_err();
+    let expected =
+        "t3: attempting to add tunnel port with same config as port 't2' (::->1.1.1.1, key=0x2, legacy_l2, dp port=1)";
+    assert_eq!(error.to_string(), expected);
+    let change = |options| ofproto.set_tunnel("br0", "t1", tunnel(TunnelKind::Gre, options, 1));
+    assert!(matches!(change("remote_ip=1.1.1.1 key=2"), Err(Error::TunnelTaken { .. })));
+    change("remote_ip=1.1.1.1 key=3").unwrap();
+    change("remote_ip=1.1.1.1 key=3 csum=true").unwrap();
+    assert_eq!(ofproto.tunnels().len(), 2);
+    ofproto.remove_port("br0", "t1").unwrap();
+    ofproto.remove_bridge("br0").unwrap();
+    assert!(ofproto.tunnels().is_empty());
+}
+
+/// A bridge `br0` with a VXLAN tunnel to 1.1.2.92 as port 1, and the bridge `under`, whose device has 1.1.2.88.
+fn underlay() -> Ofproto {
+    let ofproto = switch(&[], &["in_port=9,actions=1", "in_port=1,actions=9"]);
+    ofproto.set_feature("tnl_push_pop", "true").unwrap();
+    let vxlan = tunnel(TunnelKind::Vxlan, "remote_ip=1.1.2.92 key=123", 4789);
+    ofproto.add_port("br0", PortConfig::tunnel("t1", 1, vxlan)).unwrap();
+    ofproto.add_bridge(BridgeConfig { datapath_type: "dummy".into(), ..BridgeConfig::new("under") }, 0).unwrap();
+    ofproto.add_port("under", PortConfig::new("under", 0xfffe, PortNo(100))).unwrap();
+    ofproto.add_port("under", PortConfig::new("p2", 2, PortNo(2))).unwrap();
+    for rule in ["in_port=LOCAL,udp,nw_dst=1.1.2.92,actions=2", "in_port=2,actions=LOCAL"] {
+        let rule = FlowMod::parse(rule, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("under", &rule, 0).unwrap();
+    }
+    let own = "1.1.2.88".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped();
+    let device = DeviceAddresses { mac: Mac([0xaa, 0x55, 0xaa, 0x55, 0, 0]), addresses: vec![(own, 120)] };
+    ofproto.set_devices([("under".to_owned(), device)].into());
+    ofproto
+}
+
+fn far_end() -> std::net::Ipv6Addr {
+    "1.1.2.92".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped()
+}
+
+#[test]
+fn a_header_is_pushed_once_the_next_hop_is_known() {
+    let ofproto = underlay();
+    let unknown = trace(&ofproto, "in_port(9)", 0).unwrap();
+    assert!(unknown.contains("neighbor cache miss for 1.1.2.92 on bridge under, sending ARP request"), "{unknown}");
+    assert_eq!(actions(&ofproto, "in_port(9)", 0), "drop");
+    assert!(ofproto.take_neighbour_requests().is_empty(), "a trace asks nobody");
+    ofproto.set_neighbour("under", far_end(), "f8:bc:12:44:34:b6".parse().unwrap(), 0);
+    let push = "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),\
+                ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0x2,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0x0),\
+                vxlan(flags=0x8000000,vni=0x7b)),out_port(100)),2";
+    assert_eq!(actions(&ofproto, "in_port(9)", 2), push);
+    let more = FlowMod::parse("in_port=9,actions=1,IN_PORT", FlowCommand::Add, &PortNames::NONE).unwrap();
+    ofproto.flow_mod("br0", &more, 0).unwrap();
+    assert_eq!(actions(&ofproto, "in_port(9)", 2), format!("clone({push}),9"));
+    ofproto.set_devices(Default::default());
+    assert!(trace(&ofproto, "in_port(9)", 0).unwrap().contains("native tunnel routing failed"));
+}
+
+#[test]
+fn a_packet_to_an_own_address_is_popped_if_a_tunnel_listens() {
+    let ofproto = underlay();
+    let outer = |dst: &str, ip: &str, port: u16| {
+        let flow = format!(
+            "in_port(2),eth(src=f8:bc:12:44:34:b6,dst={dst}),eth_type(0x0800),\
+             ipv4(src=1.1.2.92,dst={ip},proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst={port})"
+        );
+        let text = ofproto.trace(&["ovs-dummy", &flow], 0).unwrap();
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(outer("aa:55:aa:55:00:00", "1.1.2.88", 4789), "Datapath actions: tnl_pop(4789)");
+    for (dst, ip, port) in [
+        ("aa:55:aa:55:00:01", "1.1.2.88", 4789),
+        ("aa:55:aa:55:00:00", "1.1.2.87", 4789),
+        ("aa:55:aa:55:00:00", "1.1.2.88", 6081),
+    ] {
+        assert_eq!(outer(dst, ip, port), "Datapath actions: 100", "{dst} {ip} {port}");
+    }
+    let inner = "tunnel(tun_id=0x7b,src=1.1.2.92,dst=1.1.2.88,ttl=64,flags(key)),in_port(4789)";
+    assert_eq!(actions(&ofproto, inner, 0), "9");
+}

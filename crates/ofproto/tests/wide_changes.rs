@@ -1,0 +1,126 @@
+//! Requests that concern many groups, meters or teachers, and many rules: they cost the sum, not the product.
+
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
+use sluice_ofproto::{BridgeConfig, BundleChange, Ofproto};
+use std::time::{Duration, Instant};
+
+/// Groups, meters or teachers.
+const MANY: usize = 3000;
+
+/// Rules.
+const RULES: usize = 12_000;
+
+/// If each of [`MANY`] looked at all rules, it would take a hundred times as long as one that does.
+const FACTOR_MAX: u32 = 100;
+
+fn flow(text: &str, command: FlowCommand) -> FlowMod {
+    FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn group(text: &str, command: GroupCommand) -> GroupMod {
+    GroupMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// A bridge with rules in table 1 that have these actions.
+fn bridge(ofproto: &Ofproto, actions: impl Fn(usize) -> String) {
+    let rule = |i: usize| format!("table=1,ip,nw_dst=20.0.{}.{},actions={}", i >> 8, i & 255, actions(i));
+    let rules: Vec<FlowMod> = (0..RULES).map(|i| flow(&rule(i), FlowCommand::Add)).collect();
+    ofproto.bundle("br0", &rules, 0).unwrap();
+}
+
+fn switch() -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    ofproto
+}
+
+fn rules(ofproto: &Ofproto) -> usize {
+    ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test measures real time")]
+fn took(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+fn add_groups(ofproto: &Ofproto) {
+    let add = |i| BundleChange::Group(group(&format!("group_id={i},type=all,bucket=output:1"), GroupCommand::Add));
+    ofproto.ordered_bundle("br0", (1..=MANY).map(add), None, 0).unwrap();
+}
+
+#[test]
+fn many_groups_are_deleted_with_many_rules() {
+    let delete =
+        |ofproto: &Ofproto, text: &str| ofproto.group_mod("br0", &group(text, GroupCommand::Delete), 0).unwrap();
+    let ofproto = switch();
+    add_groups(&ofproto);
+    bridge(&ofproto, |i| format!("group:{}", i % (MANY - 1) + 1));
+    // No rule uses the last group.
+    let one = took(|| assert_eq!(delete(&ofproto, &format!("group_id={MANY}")).deleted, 0));
+    let all = took(|| assert_eq!(delete(&ofproto, "").deleted, RULES));
+    assert!(all < one * FACTOR_MAX, "{all:?}, and one {one:?}");
+    assert_eq!((rules(&ofproto), ofproto.groups("br0").unwrap().len()), (0, 0));
+}
+
+#[test]
+fn rules_of_a_group_that_comes_back_in_a_bundle_go_and_later_ones_stay() {
+    let ofproto = switch();
+    add_groups(&ofproto);
+    bridge(&ofproto, |_| "group:7".to_owned());
+    let rule = |text| BundleChange::Flow(Box::new(flow(text, FlowCommand::Add)));
+    let changes = [
+        rule("table=2,priority=1,actions=group:7"),
+        BundleChange::Group(group("group_id=7", GroupCommand::Delete)),
+        BundleChange::Group(group("group_id=7,type=all,bucket=output:2", GroupCommand::Add)),
+        rule("table=2,priority=2,actions=group:7"),
+    ];
+    // A refused change at the end undoes all.
+    let refused = changes.iter().cloned().chain([rule("actions=group:999999")]);
+    assert_eq!(ofproto.ordered_bundle("br0", refused, None, 0).unwrap_err().0, changes.len());
+    assert_eq!(rules(&ofproto), RULES);
+    let (counts, _) = ofproto.ordered_bundle("br0", changes, None, 0).unwrap();
+    assert_eq!((counts.deleted, rules(&ofproto)), (RULES + 1, 1));
+}
+
+#[test]
+fn many_meters_are_listed_and_deleted_with_many_rules() {
+    let ofproto = switch();
+    let meter = |text: &str, command| ofproto.meter_mod("br0", &MeterMod::parse(text, command).unwrap(), 0).unwrap();
+    (1..=MANY).for_each(|i| meter(&format!("meter={i},kbps,bands=type=drop rate=900"), MeterCommand::Add));
+    bridge(&ofproto, |i| format!("meter:{},output:1", i % (MANY - 1) + 1));
+    let one = took(|| meter(&format!("meter={MANY}"), MeterCommand::Delete));
+    let listed = took(|| {
+        let counts = ofproto.meters("br0").unwrap();
+        assert_eq!((counts.len(), counts[0].flow_count), (MANY - 1, (RULES / (MANY - 1)) as u32 + 1));
+    });
+    let all = took(|| meter("meter=all", MeterCommand::Delete));
+    assert!(listed < one * FACTOR_MAX && all < one * FACTOR_MAX, "{listed:?} and {all:?}, and one {one:?}");
+    assert_eq!((rules(&ofproto), ofproto.meters("br0").unwrap().len()), (0, 0));
+}
+
+#[test]
+fn many_teachers_go_with_all_that_they_have_taught() {
+    let teach = |cookies: usize| {
+        let ofproto = switch();
+        let teacher = |i: usize| {
+            let learn =
+                format!("learn(table=1,delete_learned,cookie={:#x},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])", i % cookies);
+            flow(&format!("priority={},in_port={},actions={learn}", i % 60_000, i / 60_000), FlowCommand::Add)
+        };
+        ofproto.bundle("br0", &(0..MANY).map(teacher).collect::<Vec<_>>(), 0).unwrap();
+        let taught = |i: usize| {
+            let text = format!("table=1,cookie={:#x},ip,nw_dst=20.0.{}.{},actions=drop", i % cookies, i >> 8, i & 255);
+            flow(&text, FlowCommand::Add)
+        };
+        ofproto.bundle("br0", &(0..RULES).map(taught).collect::<Vec<_>>(), 0).unwrap();
+        let delete = flow("table=0", FlowCommand::Delete);
+        let took = took(|| assert_eq!(ofproto.flow_mod("br0", &delete, 0).unwrap().deleted, MANY + RULES));
+        assert_eq!(rules(&ofproto), 0);
+        took
+    };
+    let (one, all) = (teach(1), teach(MANY));
+    assert!(all < one * 20, "{all:?}, and with one cookie {one:?}");
+}

@@ -1,0 +1,92 @@
+//! The headers of tunnels: from Ethernet to the last byte in front of the inner frame.
+//!
+//! A header is built once for a megaflow ([`TunnelHeader::build`]). For each packet it is copied in front of the frame and
+//! completed ([`TunnelHeader::complete`]): lengths, checksums, UDP source port, sequence number. [`pop`] reads and checks
+//! the header of a received packet. Source: Open vSwitch lib/netdev-native-tnl.c; RFC 7348 (VXLAN), RFC 8926 (Geneve),
+//! RFC 2784 and RFC 2890 (GRE), draft-foschiano-erspan.
+
+mod build;
+mod complete;
+mod pop;
+mod text;
+
+pub use build::{OuterLink, Unbuildable};
+pub use complete::PerPacket;
+pub use pop::{PopError, Popped, pop};
+
+use crate::TunnelKind;
+
+/// The header that a tunnel puts in front of a frame, with zeros for what differs between packets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TunnelHeader {
+    kind: TunnelKind,
+    bytes: Box<[u8]>,
+}
+
+impl TunnelHeader {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the outer packet is IPv6.
+    fn is_ipv6(&self) -> bool {
+        self.bytes[ETHERTYPE_AT..IP_AT] == ETHERTYPE_IPV6
+    }
+
+    /// Where what follows IP begins.
+    fn l4_at(&self) -> usize {
+        IP_AT + if self.is_ipv6() { IPV6_SIZE } else { IPV4_SIZE }
+    }
+}
+
+/// Where the Ethernet type and the IP header stand.
+const ETHERTYPE_AT: usize = 12;
+const IP_AT: usize = 14;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+/// Sizes of headers.
+const IPV4_SIZE: usize = 20;
+const IPV6_SIZE: usize = 40;
+const UDP_SIZE: usize = 8;
+/// Both VXLAN's and Geneve's, without options.
+const VNI_HEADER_SIZE: usize = 8;
+const GRE_SIZE: usize = 4;
+/// A further word of GRE: checksum, key or sequence number.
+const GRE_WORD: usize = 4;
+
+/// IP protocols.
+const PROTO_UDP: u8 = 17;
+const PROTO_GRE: u8 = 47;
+
+/// The protocol of an Ethernet frame in GRE and Geneve.
+const PROTO_ETHERNET: [u8; 2] = [0x65, 0x58];
+/// The GRE protocols of ERSPAN versions 1 and 2.
+const PROTO_ERSPAN1: [u8; 2] = [0x88, 0xbe];
+const PROTO_ERSPAN2: [u8; 2] = [0x22, 0xeb];
+/// The fixed words of ERSPAN, and what follows them in versions 1 and 2.
+const ERSPAN_SIZE: usize = 4;
+const ERSPAN1_SIZE: usize = 4;
+const ERSPAN2_SIZE: usize = 8;
+
+/// Flags of GRE.
+const GRE_CSUM: u16 = 0x8000;
+const GRE_KEY: u16 = 0x2000;
+const GRE_SEQ: u16 = 0x1000;
+
+/// Flags of VXLAN: there is a VNI; group based policy; the header names the inner protocol.
+const VXLAN_VNI: u32 = 0x0800_0000;
+const VXLAN_GBP: u32 = 0x8000_0000;
+const VXLAN_GPE: u32 = 0x0400_0000;
+/// Group based policy: the group does not learn the source address; the policy was applied already.
+const GBP_FLAGS: u32 = 0x0048_0000;
+/// The inner protocol Ethernet, of VXLAN-GPE.
+const GPE_ETHERNET: u32 = 3;
+
+/// The bit of Geneve that says that the packet is about the tunnel itself.
+const GENEVE_OAM: u8 = 0x80;
+/// A Geneve header without options.
+const GENEVE_CRITICAL: u8 = 0x40;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Reading and checking the header of a received packet.
+
+use super::complete::pseudo_header;
+use super::*;
+use sluice_flow::{TunnelKey, tunnel_flags};
+use sluice_packet::checksum;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+/// What a header says, and what stands behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Popped {
+    /// The tunnel's fields.
+    pub tunnel: TunnelKey,
+    /// Where the inner frame stands in the packet.
+    pub inner: Range<usize>,
+}
+
+/// Why a packet is none of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PopError {
+    /// It ends within its headers, or before their lengths say.
+    #[error("truncated")]
+    Truncated,
+    /// A version, flag or protocol that no tunnel here has.
+    #[error("unknown version, flag or protocol")]
+    Unknown,
+    /// A checksum is wrong.
+    #[error("wrong checksum")]
+    Checksum,
+}
+
+/// Reads the header of a packet that a tunnel of that kind sent, from Ethernet on. Of the kinds of GRE each reads all.
+///
+/// # Errors
+/// If it is no such packet.
+pub fn pop(kind: TunnelKind, packet: &[u8]) -> Result<Popped, PopError> {
+    let mut tunnel = TunnelKey::default();
+    let outer = Outer::read(packet, &mut tunnel)?;
+    let l4 = &packet[outer.l4.clone()];
+    let size = if kind.is_gre() {
+        gre(l4, &outer, &mut tunnel)?
+    } else {
+        udp(packet, &outer, &mut tunnel)?;
+        match kind {
+            TunnelKind::Geneve => geneve(&l4[UDP_SIZE..], &mut tunnel)?,
+            _ => vxlan(&l4[UDP_SIZE..], &mut tunnel)?,
+        }
+    };
+    Ok(Popped { tunnel, inner: outer.l4.start + size..outer.l4.end })
+}
+
+/// A packet up to IP.
+struct Outer {
+    proto: u8,
+    /// What stands behind IP, without what follows its end.
+    l4: Range<usize>,
+}
+
+/// The first `N` bytes from `at` on.
+fn at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], PopError> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(PopError::Truncated)
+}
+
+impl Outer {
+    fn read(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
+        match at(packet, ETHERTYPE_AT)? {
+            ETHERTYPE_IPV4 => Self::read_ipv4(packet, tunnel),
+            ETHERTYPE_IPV6 => Self::read_ipv6(packet, tunnel),
+            _ => Err(PopError::Unknown),
+        }
+    }
+
+    /// A header without options.
+    fn read_ipv4(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
+        let ip: [u8; IPV4_SIZE] = at(packet, IP_AT)?;
+        if ip[0] != 0x45 {
+            return Err(PopError::Unknown);
+        }
+        if checksum::internet(&ip) != 0 {
+            return Err(PopError::Checksum);
+        }
+        let end = IP_AT + usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+        let l4 = IP_AT + IPV4_SIZE..end;
+        if l4.start > l4.end || end > packet.len() {
+            return Err(PopError::Truncated);
+        }
+        let address = |i: usize| Ipv4Addr::new(ip[i], ip[i + 1], ip[i + 2], ip[i + 3]).to_ipv6_mapped().to_bits();
+        (tunnel.src, tunnel.dst) = (address(12), address(16));
+        (tunnel.tos, tunnel.ttl) = (ip[1], ip[8]);
+        Ok(Outer { proto: ip[9], l4 })
+    }
+
+    /// A header without extensions.
+    fn read_ipv6(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
+        let ip: [u8; IPV6_SIZE] = at(packet, IP_AT)?;
+        if ip[0] >> 4 != 6 {
+            return Err(PopError::Unknown);
+        }
+        let start = IP_AT + IPV6_SIZE;
+        let l4 = start..start + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+        if l4.end > packet.len() {
+            return Err(PopError::Truncated);
+        }
+        tunnel.src = u128::from_be_bytes(at(&ip, 8)?);
+        tunnel.dst = u128::from_be_bytes(at(&ip, 24)?);
+        (tunnel.tos, tunnel.ttl) = (ip[0] << 4 | ip[1] >> 4, ip[7]);
+        Ok(Outer { proto: ip[6], l4 })
+    }
+}
+
+/// Checks the UDP header.
+fn udp(packet: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<(), PopError> {
+    let l4 = &packet[outer.l4.clone()];
+    let [_, _, _, _, size_high, size_low, sum_high, sum_low]: [u8; UDP_SIZE] = at(l4, 0)?;
+    let size = u16::from_be_bytes([size_high, size_low]);
+    if outer.proto != PROTO_UDP {
+        return Err(PopError::Unknown);
+    }
+    if usize::from(size) != l4.len() {
+        return Err(PopError::Truncated);
+    }
+    if (sum_high, sum_low) != (0, 0) {
+        let sum = pseudo_header(&packet[IP_AT..outer.l4.start], PROTO_UDP, size) + checksum::sum(l4);
+        if checksum::finish(sum) != 0 {
+            return Err(PopError::Checksum);
+        }
+        tunnel.flags |= tunnel_flags::CSUM;
+    }
+    Ok(())
+}
+
+/// Reads VXLAN's header; the size of all headers behind IP.
+fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
+    let flags = u32::from_be_bytes(at(header, 0)?);
+    let vni = u32::from_be_bytes(at(header, 4)?);
+    let is_ethernet = match (flags & VXLAN_GPE != 0, flags & VXLAN_GBP != 0) {
+        (true, false) => flags == VXLAN_VNI | VXLAN_GPE | GPE_ETHERNET,
+        (false, true) => flags & !(GBP_FLAGS | 0xffff) == VXLAN_VNI | VXLAN_GBP,
+        (false, false) => flags == VXLAN_VNI,
+        (true, true) => false,
+    };
+    if !is_ethernet || vni & 0xff != 0 {
+        return Err(PopError::Unknown);
+    }
+    if flags & VXLAN_GBP != 0 {
+        (tunnel.gbp_id, tunnel.gbp_flags) = (flags as u16, ((flags & GBP_FLAGS) >> 16) as u8);
+    }
+    tunnel.id = (vni >> 8).into();
+    tunnel.flags |= tunnel_flags::KEY;
+    Ok(UDP_SIZE + VNI_HEADER_SIZE)
+}
+
+/// Reads Geneve's header; the size of all headers behind IP. Options are skipped unless one is critical.
+fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
+    let [first, flags]: [u8; 2] = at(header, 0)?;
+    let protocol: [u8; 2] = at(header, 2)?;
+    let vni = u32::from_be_bytes(at(header, 4)?);
+    let options = usize::from(first & 0x3f) * 4;
+    if header.len() < VNI_HEADER_SIZE + options {
+        return Err(PopError::Truncated);
+    }
+    // A receiver must drop what has a critical option that it does not know. Source: RFC 8926, 3.4.
+    if first >> 6 != 0 || protocol != PROTO_ETHERNET || flags & GENEVE_CRITICAL != 0 {
+        return Err(PopError::Unknown);
+    }
+    tunnel.id = (vni >> 8).into();
+    tunnel.flags |= tunnel_flags::KEY | if flags & GENEVE_OAM != 0 { tunnel_flags::OAM } else { 0 };
+    Ok(UDP_SIZE + VNI_HEADER_SIZE + options)
+}
+
+/// Reads GRE's header, and ERSPAN's behind it; the size of all headers behind IP.
+fn gre(l4: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<usize, PopError> {
+    let flags = u16::from_be_bytes(at(l4, 0)?);
+    let protocol: [u8; 2] = at(l4, 2)?;
+    if outer.proto != PROTO_GRE || flags & !(GRE_CSUM | GRE_KEY | GRE_SEQ) != 0 {
+        return Err(PopError::Unknown);
+    }
+    let mut size = GRE_SIZE;
+    if flags & GRE_CSUM != 0 {
+        at::<GRE_WORD>(l4, size)?;
+        if checksum::internet(l4) != 0 {
+            return Err(PopError::Checksum);
+        }
+        tunnel.flags |= tunnel_flags::CSUM;
+        size += GRE_WORD;
+    }
+    if flags & GRE_KEY != 0 {
+        tunnel.id = u32::from_be_bytes(at(l4, size)?).into();
+        tunnel.flags |= tunnel_flags::KEY;
+        size += GRE_WORD;
+    }
+    if flags & GRE_SEQ != 0 {
+        at::<GRE_WORD>(l4, size)?;
+        size += GRE_WORD;
+    }
+    match protocol {
+        PROTO_ETHERNET => Ok(size),
+        PROTO_ERSPAN1 | PROTO_ERSPAN2 if flags == GRE_SEQ => erspan(&l4[size..], tunnel).map(|more| size + more),
+        _ => Err(PopError::Unknown),
+    }
+}
+
+/// Reads ERSPAN's header; its size.
+fn erspan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
+    let [first, _]: [u8; 2] = at(header, 0)?;
+    let session = u16::from_be_bytes(at(header, 2)?) & 0x3ff;
+    let version = first >> 4;
+    let size = match version {
+        1 => {
+            tunnel.erspan_idx = u32::from_be_bytes(at(header, ERSPAN_SIZE)?) & 0xf_ffff;
+            ERSPAN_SIZE + ERSPAN1_SIZE
+        }
+        2 => {
+            let last = u16::from_be_bytes(at(header, ERSPAN_SIZE + ERSPAN2_SIZE - 2)?);
+            tunnel.erspan_hwid = (last >> 4 & 0x3f) as u8;
+            tunnel.erspan_dir = (last >> 3 & 1) as u8;
+            ERSPAN_SIZE + ERSPAN2_SIZE
+        }
+        _ => return Err(PopError::Unknown),
+    };
+    (tunnel.erspan_ver, tunnel.id) = (version, session.into());
+    tunnel.flags |= tunnel_flags::KEY;
+    Ok(size)
+}
