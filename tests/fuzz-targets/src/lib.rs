@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod classifier;
+mod control;
+mod ct_helpers;
 mod flow_text;
 mod input;
 mod openflow;
@@ -16,6 +18,8 @@ mod tables;
 mod vhost_rings;
 
 pub use classifier::classifier;
+pub use control::control;
+pub use ct_helpers::ct_helpers;
 pub use flow_text::flow_text;
 pub use openflow::openflow;
 pub use ovsdb::ovsdb;
@@ -31,6 +35,8 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target there is.
 pub const TARGETS: &[Target] = &[
     ("classifier", classifier),
+    ("control", control),
+    ("ct-helpers", ct_helpers),
     ("flow-text", flow_text),
     ("openflow", openflow),
     ("ovsdb", ovsdb),

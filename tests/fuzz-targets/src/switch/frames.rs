@@ -17,10 +17,11 @@ const PAYLOADS: [&[u8]; 6] = [
 /// Transport ports: helpers', and some that NAT chooses.
 const TRANSPORT_PORTS: [u16; 8] = [21, 53, 69, 80, 1000, 1025, 1026, 40_000];
 
-/// A port of the switch, and a frame that comes in there.
-pub fn frame(input: &mut Input) -> (u16, Vec<u8>) {
+/// A port of the switch, and a frame that comes in there. `places` says which host is behind which port. Hosts move
+/// between bursts only: of an address that two ports show at a time, either may be learned last.
+pub fn frame(input: &mut Input, places: u8) -> (u16, Vec<u8>) {
     let place = input.byte();
-    let mut builder = frame::ethernet().macs(mac(place >> 2), mac(place >> 4));
+    let mut builder = frame::ethernet().macs(mac(place.wrapping_add(places)), mac(place >> 2));
     let shape = input.byte();
     if shape & 0x80 != 0 {
         builder = builder.vlan(5);

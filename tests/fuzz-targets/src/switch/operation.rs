@@ -60,8 +60,8 @@ impl Operation {
                 byte => Self::Replug(byte.into()),
             },
             _ => {
-                let n = 1 + usize::from(input.byte()) % BURST_MAX;
-                Self::Packets((0..n).map(|_| frames::frame(input)).collect())
+                let (n, places) = (1 + usize::from(input.byte()) % BURST_MAX, input.byte());
+                Self::Packets((0..n).map(|_| frames::frame(input, places)).collect())
             }
         }
     }

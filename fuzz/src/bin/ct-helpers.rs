@@ -1,0 +1,4 @@
+//! Fuzzes target `ct-helpers`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sluice_fuzz_targets::ct_helpers(data));
