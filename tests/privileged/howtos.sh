@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The commands of Open vSwitch's how-tos, as they stand in its documentation: "Isolating VM Traffic Using VLANs", and from its
-# questions and answers on VLANs: trunks, native ports, QinQ with dot1q-tunnel ports. Machines are namespaces, hosts are bridges.
+# questions and answers on VLANs: trunks, native ports, QinQ with dot1q-tunnel ports; SPAN and RSPAN. Machines are namespaces, hosts are bridges.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 . tests/privileged/common/vswitchd.bash
@@ -82,6 +82,40 @@ ip -n "$s" link set vlan200 up
 talk 4 8
 apart 3 8
 ovs-vsctl del-br vlan200
+
+kind='a SPAN port'
+# What machine 1 sends and receives, for an internal port whose address does not stand for the bridge.
+ovs-vsctl add-port br0 span0 -- set interface span0 type=internal
+ip -n "$s" link set span0 up
+ip -n "$s" link set tap1 address 00:16:3e:00:00:07
+ip -n "$s" link set host1 address 00:16:3e:00:00:05
+ovs-vsctl -- --id=@from get port tap1 -- --id=@to get port span0 -- --id=@m create mirror name=span select-src-port=@from \
+    select-dst-port=@from output-port=@to -- set bridge br0 mirrors=@m
+inside timeout 60 tcpdump -i span0 -nn -l icmp > "$dir/span" 2> "$dir/tcpdump" & watching=$!
+until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+talk 1 3
+until_true grep -q '10.9.1.3 > 10.9.1.1: ICMP echo reply' "$dir/span" || fail "no reply is copied: $(cat "$dir/span")"
+grep -q '10.9.1.1 > 10.9.1.3: ICMP echo request' "$dir/span" || fail "no request is copied: $(cat "$dir/span")"
+kill "$watching"
+wait "$watching" || true
+counted() { [ "$(ovs-vsctl get mirror span statistics:tx_packets)" -ge 2 ]; }
+until_true counted || fail "the mirror counts nothing: $(ovs-vsctl list mirror)"
+
+kind=RSPAN
+# Copies of what the wire brings in VLAN 100 reach the port of VLAN 300, and do not return to the wire.
+ovs-vsctl add-port br0 rspan0 tag=300 -- set interface rspan0 type=internal -- set port host1 trunks=100,200 \
+    -- --id=@wire get port host1 -- --id=@m create mirror name=rspan select-src-port=@wire select-vlan=100 output-vlan=300 \
+    -- set bridge br0 mirrors=@m flood-vlans=300
+ip -n "$s" link set rspan0 up
+inside timeout 60 tcpdump -i rspan0 -nn -l icmp > "$dir/rspan" 2> "$dir/tcpdump" & watching=$!
+until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+talk 1 3
+until_true grep -q '10.9.1.3 > 10.9.1.1: ICMP echo reply' "$dir/rspan" || fail "no reply is copied: $(cat "$dir/rspan")"
+! grep -q '10.9.1.1 > ' "$dir/rspan" || fail "what the wire does not bring is copied: $(cat "$dir/rspan")"
+kill "$watching"
+wait "$watching" || true
+ovs-vsctl clear bridge br0 mirrors flood-vlans -- clear port host1 trunks -- del-port br0 rspan0 -- del-port br0 span0
+
 ovs-vsctl del-br br0
 ovs-vsctl del-br br1
 
@@ -119,4 +153,4 @@ apart 1 3
 kind=
 for bridge in left right provider-left provider-right; do ovs-vsctl del-br "$bridge"; done
 stop_all
-echo "machines apart and together over VLANs, native ports, a fake bridge, two tags"
+echo "machines apart and together over VLANs, native ports, a fake bridge, two tags; SPAN and RSPAN"

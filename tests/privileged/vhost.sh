@@ -10,13 +10,13 @@ packets=200000
 ring=16384
 
 # A testpmd that waits at $dir/vm/SOCKET, with forwarding mode $1; as an ordinary user, on core 1, without huge pages.
-# Its own rings have 512 entries, however long the device's are, unless it is told.
+# Its own rings have 512 entries, however long the device's are, unless it is told. $2 are further parameters of its device.
 guest_start() {
     rm -f "$dir/guest.in" "$dir/vm/sock"
     mkfifo "$dir/guest.in"
     ahead setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$dir/vm" XDG_RUNTIME_DIR="$dir/vm" \
         stdbuf -oL dpdk-testpmd --lcores 0@1,1@1 --no-pci --no-huge -m 512 --no-telemetry --file-prefix="sluice-$$" \
-        --vdev "net_virtio_user0,path=$dir/vm/sock,server=1,queues=1,queue_size=$ring" -- -i --no-flush-rx \
+        --vdev "net_virtio_user0,path=$dir/vm/sock,server=1,queues=1,queue_size=$ring${2:-}" -- -i --no-flush-rx \
         --forward-mode="$1" --rxd=$ring --txd=$ring --total-num-mbufs=$((3 * ring)) \
         < "$dir/guest.in" > "$dir/guest.out" 2>&1 &
     guest=$!
@@ -146,6 +146,18 @@ ctl bridge/add-flow br0 'in_port=vm,actions=output:sink'
 ctl bridge/add-flow br0 'in_port=10,actions=output:vm'
 # The guest was there before us, so the log has nothing to say.
 until_true all_return || fail "$back of 1000 packets came back after the switch was started again"
+guest_kill
+
+# A guest with packed rings, and the switch under its feet.
+guest_start macswap ,packed_vq=1
+until_true all_return || fail "$back of 1000 packets came back through packed rings"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null || true
+start
+ctl bridge/del-flows br0
+ctl bridge/add-flow br0 'in_port=vm,actions=output:sink'
+ctl bridge/add-flow br0 'in_port=10,actions=output:vm'
+until_true all_return || fail "$back of 1000 packets came back through packed rings after the switch was started again"
 guest_kill
 ctl sluice/drops
 stop

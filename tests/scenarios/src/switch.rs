@@ -291,8 +291,9 @@ impl Switch {
         let wanted = FlowMod::parse(text, FlowCommand::DeleteStrict, &PortNames::default());
         let wanted = wanted.map_err(|e| e.to_string())?;
         let rules = self.ofproto.rules(BRIDGE, &wanted).map_err(|e| e.to_string())?;
-        let found =
-            rules.iter().find(|entry| entry.matches == wanted.matches && entry.rule.priority == wanted.priority);
+        let found = rules
+            .iter()
+            .find(|entry| entry.matches == wanted.matches && entry.rule.openflow_priority() == Some(wanted.priority));
         let found = found.ok_or_else(|| format!("there is no rule `{text}`"))?;
         same_number("packets of the rule", packets, found.rule.stats().packets)
     }

@@ -92,7 +92,11 @@ impl Scene {
                 self.delete(number);
                 self.change(FlowCommand::Add, number, ",actions=output:2");
                 let found = self.ofproto.rules(BRIDGE, &flow_mod(FlowCommand::DeleteStrict, number, "")).unwrap();
-                let rule = found.into_iter().find(|entry| entry.rule.priority == priority(number)).unwrap().rule;
+                let rule = found
+                    .into_iter()
+                    .find(|entry| entry.rule.openflow_priority() == Some(priority(number)))
+                    .unwrap()
+                    .rule;
                 self.rules.push((rule, Some(number), 0));
                 Ok(())
             }
