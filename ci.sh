@@ -27,6 +27,9 @@ ovs-suite|what the project claims of the test suites of Open vSwitch (OVS_SUITE=
 dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
+miri|the tests of crates without devices under Miri, PROPTEST_CASES (4) of each property|nightly Rust with Miri
+sanitizers|the tests of crates with unsafe code or atomics under AddressSanitizer and ThreadSanitizer|nightly Rust with rust-src
+gaps|the longest gap between two polls of a PMD while its control threads work, in full|
 benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
@@ -134,29 +137,106 @@ for flag in level=4 inline-8bit-counters pc-table trace-compares; do
     fuzz_flags+=" -Cllvm-args=-sanitizer-coverage-$flag"
 done
 
+# FUZZ_EXECUTIONS=N goes round the targets until all together have run so often, which is 10^9 in the end. With FUZZ_SEED=0
+# executions of earlier runs count, as fuzz/executions.tsv has them: other seeds repeat themselves.
 step_fuzz() {
     have g++ || { skip fuzz "no C++ compiler for libFuzzer"; return; }
-    local target
+    local target executed=0 before=-1 earlier=0
+    [ "${FUZZ_SEED:-1}" != 0 ] || earlier=$(awk -F'\t' '!/^#/ { n += $5 } END { print n + 0 }' fuzz/executions.tsv)
     (cd fuzz && RUSTFLAGS="$fuzz_flags" cargo build -q --release --target x86_64-unknown-linux-gnu) || return 1
-    for target in ${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)}; do
-        fuzz_one "$target"
+    # A round without a single execution ends it: every target fails at its start.
+    while [ "$executed" -gt "$before" ]; do
+        before=$executed
+        for target in ${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)}; do
+            fuzz_one "$target"
+            executed=$((executed + $(executions "$target")))
+            [ "${FUZZ_SEED:-1}" != 0 ] || note_executions "$target" "$(executions "$target")"
+        done
+        echo "-- $executed executions in this run, $((earlier + executed)) in all"
+        [ $((earlier + executed)) -lt "${FUZZ_EXECUTIONS:-0}" ] || break
     done
+    [ "${FUZZ_SEED:-1}" != 0 ] || awk -F'\t' '!/^#/ { n[$3] += $5; all += $5 }
+        END { for (target in n) printf "   %-12s %13d\n", target, n[target]; printf "   %-12s %13d\n", "all", all }' \
+        fuzz/executions.tsv | sort -k2n
 }
+
+# Adds a run of a target to the line of its day and commit.
+note_executions() { # target, executions
+    [ "$2" -gt 0 ] || return 0
+    local tally=fuzz/executions.tsv line
+    line=$(date -u +%F)$'\t'$(git rev-parse --short=10 HEAD)$'\t'$1
+    awk -F'\t' -v OFS='\t' -v line="$line" -v seconds="$(fuzz_seconds "$1")" -v n="$2" '
+        !/^#/ && $1 FS $2 FS $3 == line { $4 += seconds; $5 += n; found = 1 }
+        { print }
+        END { if (!found) print line, seconds, n }' "$tally" >"$tally.new" && mv "$tally.new" "$tally"
+}
+
+# What a switch remembers takes long to get at: three times as long.
+fuzz_seconds() {
+    local seconds=${FUZZ_SECONDS:-30}
+    [ "$1" != switch ] || [ "$seconds" -lt 600 ] || seconds=$((3 * seconds))
+    echo "$seconds"
+}
+
+executions() { awk '/number_of_executed_units/ { n = $2 } END { print n + 0 }' "fuzz/target/$1.log"; }
 
 # New inputs go to a scratch corpus; the seeds in git stay as they are. CI repeats itself; the long lane draws (seed 0).
 fuzz_one() {
-    local scratch=fuzz/target/corpus/$1 out=fuzz/target/crashes/
+    local scratch=fuzz/target/corpus/$1 out=fuzz/target/crashes/ seconds
+    seconds=$(fuzz_seconds "$1")
     mkdir -p "$scratch" "fuzz/seeds/$1" "$out"
-    echo "-- fuzz $1, ${FUZZ_SECONDS:-30} s"
-    if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="${FUZZ_SECONDS:-30}" -seed="${FUZZ_SEED:-1}" \
+    echo "-- fuzz $1, $seconds s"
+    if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" \
         -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$out$1-" \
         >"fuzz/target/$1.log" 2>&1; then
-        grep -E 'number_of_executed_units|new_units_added|peak_rss' "fuzz/target/$1.log"
+        grep -E 'number_of_executed_units|average_exec_per_sec|new_units_added|peak_rss' "fuzz/target/$1.log"
         echo "lane fuzz-$1: 1 passed, 0 failed, 0 skipped"
     else
-        tail -30 "fuzz/target/$1.log"
+        # The reason stands before a long backtrace, the input behind it.
+        grep -A 4 'panicked at' "fuzz/target/$1.log" | cut -c1-2000
+        tail -12 "fuzz/target/$1.log"
         echo "lane fuzz-$1: 0 passed, 1 failed, 0 skipped"
     fi
+}
+
+# Crates whose tests need no socket, no mapped device and no instruction that Miri does not know. Loom's models are not for
+# Miri: they switch stacks.
+miri_tests='fate:--lib sync:--test=stress membership:--lib packet:--lib action:--lib governor:--lib classifier:--lib openflow:--lib'
+
+step_miri() {
+    cargo +nightly miri --version >/dev/null 2>&1 ||
+        { skip miri "no nightly toolchain with it (rustup component add --toolchain nightly miri rust-src)"; return; }
+    local entry code=0
+    for entry in ${MIRI_TESTS:-$miri_tests}; do
+        echo "-- miri sluice-${entry%%:*}, from $(date -u +%R)"
+        MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=${PROPTEST_CASES:-4} CARGO_TARGET_DIR=target/miri guarded 7200 \
+            cargo +nightly miri test -q -p "sluice-${entry%%:*}" "${entry#*:}" || code=1
+    done
+    return $code
+}
+
+# The standard library is built with them, too: without that ThreadSanitizer does not see what its locks order.
+sanitized='address:simd,mem,sync,packet,flow-cache,conntrack,datapath,port thread:mem,sync,fate,clock,flow-cache,conntrack,datapath,ofproto'
+
+step_sanitizers() {
+    cargo +nightly --version >/dev/null 2>&1 && [ -d "$(rustc +nightly --print sysroot)/lib/rustlib/src" ] ||
+        { skip sanitizers "no nightly toolchain with the library's sources (rustup component add --toolchain nightly rust-src)"; return; }
+    local entry kind crates crate code=0
+    for entry in ${SANITIZED:-$sanitized}; do
+        kind=${entry%%:*} crates=()
+        for crate in ${entry//[:,]/ }; do [ "$crate" = "$kind" ] || crates+=(-p "sluice-$crate"); done
+        echo "-- $kind sanitizer, from $(date -u +%R): ${crates[*]}"
+        # Loom's models run whole in `cargo test`; under a sanitizer that would take hours.
+        RUSTFLAGS="-Zsanitizer=$kind" ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 \
+            PROPTEST_CASES=${PROPTEST_CASES:-32} LOOM_MAX_PREEMPTIONS=1 \
+            CARGO_TARGET_DIR=target/sanitizers/$kind guarded 7200 cargo +nightly test -q --no-fail-fast -Zbuild-std \
+            --target x86_64-unknown-linux-gnu "${crates[@]}" --lib --tests || code=1
+    done
+    return $code
+}
+
+step_gaps() {
+    cargo build -q --release -p sluice && target/release/sluice lab gaps --out "${OUT:-target/gaps}"
 }
 
 step_benches() {
@@ -233,6 +313,9 @@ step_long() {
     ci/machine-sheet >"$out/machine.txt"
     long_lane "$out" differential TABLES=2000 PACKETS=200
     long_lane "$out" fuzz FUZZ_SECONDS=600 FUZZ_SEED=0
+    long_lane "$out" miri
+    long_lane "$out" sanitizers
+    long_lane "$out" gaps OUT="$out"
     long_lane "$out" certification
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
