@@ -177,6 +177,8 @@ pub struct View {
     recent: RegionInfo,
     host: NonNull<u8>,
     memory: Arc<GuestMemory>,
+    /// Bytes of the header in front of each packet.
+    header: usize,
     /// Where writes are noted while the guest migrates.
     log: Option<Arc<DirtyLog>>,
 }
@@ -187,10 +189,10 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// A view of the memory.
-    pub fn new(memory: Arc<GuestMemory>) -> Self {
+    /// A view of the memory, whose packets are behind headers of `header` bytes.
+    pub fn new(memory: Arc<GuestMemory>, header: usize) -> Self {
         let recent = RegionInfo { guest: 0, user: 0, size: 0, offset: 0 };
-        View { recent, host: NonNull::dangling(), memory, log: None }
+        View { recent, host: NonNull::dangling(), memory, header, log: None }
     }
 
     /// Begins or ends to note the pages that are written.
@@ -224,14 +226,19 @@ impl View {
         Ok(())
     }
 
-    /// Copies `header` to the guest's `address`, and `bytes` behind it.
+    /// Copies `header` to the guest's `address`, unless it is there already, and `bytes` behind it.
+    ///
+    /// A buffer that comes round again nearly always has the header that it is to have. Its cache line, in which many
+    /// guests have nothing else, then stays with both sides; written, it would travel to us and back for each packet.
     #[inline(always)]
     pub fn write_behind(&mut self, address: u64, header: &[u8], bytes: &[u8]) -> Result<(), Outside> {
         let len = header.len() + bytes.len();
         let to = self.resolve(address, len)?;
         // SAFETY: as in `read`: `len` bytes are mapped there.
         unsafe {
-            copy(header.as_ptr(), to.as_ptr(), header.len());
+            if !is_there(header, to.as_ptr()) {
+                copy(header.as_ptr(), to.as_ptr(), header.len());
+            }
             copy(bytes.as_ptr(), to.as_ptr().add(header.len()), bytes.len());
         }
         if let Some(log) = &self.log {
@@ -246,11 +253,17 @@ impl View {
     /// The lines come for writing, also if the buffer is only read now. A guest that forwards packets receives into the
     /// buffers from which it has sent, so we write next what we read last. A line that was fetched for reading has to be
     /// fetched once more for writing: that takes twice as long as for an absent line, and no prefetch does it ahead.
+    ///
+    /// A line that has the header alone comes for reading: it is seldom written, see [`View::write_behind`].
     #[inline]
     pub fn prefetch(&self, address: u64) {
         // A prefetch never faults, whatever the address.
         let first = self.host.as_ptr().wrapping_add(address.wrapping_sub(self.recent.guest) as usize);
-        prefetch::write(first);
+        if (first as usize).wrapping_add(self.header).is_multiple_of(CACHE_LINE) {
+            prefetch::read(first);
+        } else {
+            prefetch::write(first);
+        }
         prefetch::write(first.wrapping_add(CACHE_LINE));
     }
 
@@ -279,6 +292,22 @@ const CACHE_LINE: usize = 64;
 
 /// Copies of up to this many bytes are made here; for longer ones a call costs little.
 const SHORT: usize = 128;
+
+/// Headers of up to this many bytes are compared with what the guest has.
+const HEADER_MAX: usize = 16;
+
+/// Whether the guest has these bytes at `place`.
+///
+/// # Safety
+/// `place` has as many live bytes.
+#[inline(always)]
+unsafe fn is_there(bytes: &[u8], place: *const u8) -> bool {
+    let mut found = [0; HEADER_MAX];
+    let Some(found) = found.get_mut(..bytes.len()) else { return false };
+    // SAFETY: the caller vouches for the bytes at `place`, and `found` is as long.
+    unsafe { copy(place, found.as_mut_ptr(), bytes.len()) };
+    found == bytes
+}
 
 /// Copies `len` bytes.
 ///

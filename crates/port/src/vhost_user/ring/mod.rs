@@ -361,7 +361,7 @@ impl<F: RingFormat> RunningRing<F> {
     /// A ring that continues where its memory or its base says.
     pub fn new(setup: RingSetup) -> Result<Self> {
         let format = F::new(&setup)?;
-        let mut view = View::new(setup.memory);
+        let mut view = View::new(setup.memory, setup.features.header());
         view.set_log(setup.log);
         Ok(RunningRing { format, view, features: setup.features, call: setup.call, broken: false })
     }

@@ -136,7 +136,7 @@ impl RingFormat for SplitRing {
         }
         for i in (0..n).step_by(USED_PER_LINE) {
             let entry = behind.wrapping_add(i as u16) & (self.size - 1);
-            prefetch::write(&self.used[usize::from(entry)]);
+            prefetch::read(&self.used[usize::from(entry)]);
         }
         for head in &heads[..n] {
             if burst.is_full() {
@@ -166,12 +166,15 @@ impl RingFormat for SplitRing {
     }
 
     /// Marks the next entry as used by this chain.
+    ///
+    /// It is written only if it changes. A guest that offers its chains in order gets the same entries with every lap,
+    /// but for the lengths that change, so that most of their cache lines stay with both sides.
     #[inline]
     fn put_used(&mut self, chain: &Chain, written: u32, view: &View) {
         let at = usize::from(self.next.get() & (self.size - 1));
         let [head, len] = &self.used[at];
-        head.store(u32::from(chain.id), Relaxed);
-        len.store(written, Relaxed);
+        store_changed(head, u32::from(chain.id));
+        store_changed(len, written);
         self.next = Index::new(self.next.get().wrapping_add(1));
         self.log(view, USED_ENTRIES + USED_SIZE * at as u64, USED_SIZE as usize);
     }
@@ -200,6 +203,14 @@ impl RingFormat for SplitRing {
 
     fn forget_notified(&mut self) {
         self.considered = None;
+    }
+}
+
+/// Stores a value that is not there already.
+#[inline]
+fn store_changed(word: &AtomicU32, value: u32) {
+    if word.load(Relaxed) != value {
+        word.store(value, Relaxed);
     }
 }
 
