@@ -18,7 +18,11 @@ finish() {
     rm -rf "$dir"
 }
 trap finish EXIT
-fail() { ctl sluice/drops >&2 || true; echo "$lane:${kind:+ $kind:} $*" >&2; cat "$dir/log" >&2; exit 1; }
+fail() {
+    [ ! -e "$dir/log" ] || { ctl sluice/drops || true; cat "$dir/log"; } >&2
+    echo "$lane:${kind:+ $kind:} $*" >&2
+    exit 1
+}
 ctl() { "$sluice" ctl -T 20 -t "$dir/run/sluice.ctl" "$@"; }
 
 # Waits up to a minute until the command succeeds; whether it did.
@@ -71,12 +75,21 @@ ahead() {
 
 # Watches the first two cores: how long each was not to be had by a program that comes before what else the machine does.
 watch_cores() {
-    local core
+    local core watcher _
     for core in 0 1; do
-        ahead python3 tests/privileged/common/stalls.py "$core" >> "$dir/stalls" &
+        # What starts it may be away for a minute, too; then another one is started.
+        for _ in 1 2 3; do
+            ahead python3 tests/privileged/common/stalls.py "$core" >> "$dir/stalls" 2>> "$dir/stalls.err" &
+            watcher=$!
+            until_true watches "$core" && continue 2
+            ps -o pid,stat,wchan:30,psr,etime,time,args -p "$watcher" >> "$dir/stalls.err" || echo "it is gone" >> "$dir/stalls.err"
+            kill "$watcher" 2>/dev/null || true
+        done
+        fail "core $core cannot be watched: $(cat "$dir/stalls.err" "$dir/stalls")"
     done
-    until_true sh -c "[ \$(grep -c '^0' $dir/stalls) = 2 ]" || fail "the first two cores cannot be watched"
 }
+# Whether the watchers of cores 0 to $1 have begun.
+watches() { [ "$(grep -c '^0' "$dir/stalls")" -gt "$1" ]; }
 stalls() { wc -l < "$dir/stalls"; }
 
 # What a paced run shows: $1 packets a second were sent where $2 were wanted at least, $3 were lost, and there were $4 stalls
