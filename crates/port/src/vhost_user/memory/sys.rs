@@ -293,20 +293,22 @@ const CACHE_LINE: usize = 64;
 /// Copies of up to this many bytes are made here; for longer ones a call costs little.
 const SHORT: usize = 128;
 
-/// Headers of up to this many bytes are compared with what the guest has.
-const HEADER_MAX: usize = 16;
-
-/// Whether the guest has these bytes at `place`.
+/// Whether the guest has these bytes, a header's, at `place`.
 ///
 /// # Safety
 /// `place` has as many live bytes.
 #[inline(always)]
 unsafe fn is_there(bytes: &[u8], place: *const u8) -> bool {
-    let mut found = [0; HEADER_MAX];
-    let Some(found) = found.get_mut(..bytes.len()) else { return false };
-    // SAFETY: the caller vouches for the bytes at `place`, and `found` is as long.
-    unsafe { copy(place, found.as_mut_ptr(), bytes.len()) };
-    found == bytes
+    /// The first and the last eight of `len` bytes, which may overlap: in registers, since bytes that were just stored
+    /// in two pieces cannot be loaded in one without waiting for the stores.
+    #[inline(always)]
+    unsafe fn ends(from: *const u8, len: usize) -> [u64; 2] {
+        // SAFETY: the caller has at least 8 bytes; the loads need no alignment.
+        unsafe { [from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned()] }
+    }
+    let len = bytes.len();
+    // SAFETY: `bytes` has `len` bytes, for `place` the caller vouches, and here these are 8 to 16.
+    (8..=16).contains(&len) && unsafe { ends(bytes.as_ptr(), len) == ends(place, len) }
 }
 
 /// Copies `len` bytes.
