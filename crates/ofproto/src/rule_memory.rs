@@ -16,8 +16,8 @@ use sluice_ofp::OfAction;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The memory of rules and groups, by default: more than a million rules of a few fields and actions.
-pub const RULE_MEMORY: usize = 1 << 30;
+/// The memory of rules and groups, by default: more than a million rules of a few fields and actions, of one owner.
+pub const RULE_MEMORY: usize = 2 << 30;
 
 /// What an allocation takes beside its content.
 const ALLOCATION: usize = 32;

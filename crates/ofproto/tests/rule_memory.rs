@@ -5,7 +5,7 @@ use sluice_action::{Fate, Miss, PortNo, Upcall};
 use sluice_fate::Limit;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
-use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig, Requester, RuleOwner};
+use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig, RULE_MEMORY, Requester, RuleOwner};
 use sluice_testkit::frame;
 
 fn switch(memory: usize) -> Ofproto {
@@ -54,6 +54,25 @@ fn one_that_fills_the_memory_leaves_a_part_for_each_other() {
     ofproto.remove_bridge("br0").unwrap();
     assert!(used(&ofproto) < 1 << 14, "{}", used(&ofproto));
     assert!(fill(&ofproto, "br1", RuleOwner::Controller(7), 3) > 500);
+}
+
+#[test]
+fn a_million_rules_of_one_controller_have_room_by_default() {
+    let ofproto = switch(RULE_MEMORY);
+    let by = Some(Requester { connection: 1, xid: 1, owner: RuleOwner::Controller(1) });
+    let before = used(&ofproto);
+    for n in 0..1000 {
+        let matches = format!("tcp,dl_vlan=7,nw_src=10.0.{}.{},nw_dst=10.1.0.0/16,tp_dst={n}", n >> 8, n & 255);
+        let text = format!("priority=7,{matches},actions=set_field:5->reg0,strip_vlan,resubmit(,1)");
+        let (_, refused) = ofproto.flow_mods("br0", &[&flow(FlowCommand::Add, &text)], by, 0).unwrap();
+        assert!(refused.is_empty());
+    }
+    // Its share ends where one for the next owner is left.
+    assert!(
+        (used(&ofproto) - before) * 1000 < RULE_MEMORY / 8 * 7 / 8 * 7,
+        "{} a rule",
+        (used(&ofproto) - before) / 1000
+    );
 }
 
 #[test]

@@ -411,7 +411,7 @@ fn limits_are_shown_with_their_use() {
     };
     assert_eq!(column("limit-flow-memory", 2), 256 << 20);
     assert!(column("limit-flow-memory", 1) > 500 && column("limit-megaflows", 1) >= 1, "{shown}");
-    assert_eq!(column("limit-rule-memory", 2), 1 << 30);
+    assert_eq!(column("limit-rule-memory", 2), 2 << 30);
     assert!(column("limit-rule-memory", 1) > 500, "{shown}");
     assert_eq!([column("limit-connections", 2), column("limit-expectations", 2)], [256, 16_384]);
     assert_eq!([column("limit-expectations", 1), column("limit-deletion-notices", 2)], [0, 1 << 18]);
