@@ -173,6 +173,24 @@ mod tests {
         assert!(matches!(listening, Err(SocketError::InUse { .. })), "{listening:?}");
     }
 
+    /// A link in a socket's place is neither followed nor replaced, wherever it leads: to a file, to nothing, or to a
+    /// socket that nobody listens on.
+    #[test]
+    fn a_link_in_a_sockets_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, none, stale, link] = ["file", "none", "stale", "link"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "theirs").unwrap();
+        drop(UnixListener::bind(&stale).unwrap());
+        for target in [&file, &none, &stale] {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let refused = listen(&link, "socket", SocketMode::Private);
+            assert!(matches!(refused, Err(SocketError::NotASocket { .. })), "{}: {refused:?}", target.display());
+            assert!(link.is_symlink() && !none.exists() && stale.exists());
+            std::fs::remove_file(&link).unwrap();
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
+    }
+
     #[test]
     fn a_socket_that_is_there_can_be_connected_to() {
         let dir = tempfile::tempdir().unwrap();

@@ -274,6 +274,48 @@ fn a_port_that_fills_the_store_leaves_another_its_share() {
     }
 }
 
+/// Bytes of data in a fragment of IPv6: shorter ones are refused.
+const PIECE6: usize = 1304;
+
+/// A fragment of IPv6 from another address that begins at `at` in the data and is not the last.
+fn fragment6(last: u8, id: u16, at: usize) -> Vec<u8> {
+    let mut data = vec![3, 0xe8, 7, 0xd0, 0x0b, 0xb8, 0, 0];
+    data.resize(PIECE6, 7);
+    let size = (data.len() + 8) as u16;
+    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0];
+    bytes.extend(size.to_be_bytes());
+    bytes.extend([44, 64]);
+    bytes.extend([0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    bytes.extend([0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    bytes.extend([ip_proto::UDP, 0]);
+    bytes.extend((at as u16 | 1).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(id.to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// Fragments of IPv6 that overlap ones before them, and ones from the middle first: what is refused is not held, and what
+/// is held counts in the same shares as IPv4's.
+#[test]
+fn overlapping_fragments_of_ipv6_leave_ports_of_ipv4_their_share() {
+    let mut bench = Bench::new(by_state);
+    for id in 0..512 {
+        // The middle, the first, and two that overlap both.
+        let pieces = [PIECE6, 0, (PIECE6 / 2) & !7, 8].map(|at| fragment6(id as u8, id, at));
+        bench.receive(0, pieces);
+    }
+    let held = bench.held();
+    assert_eq!(held, 875, "seven eighths of 1000");
+    let counts = bench.datapath.fragments().status().families[1].counts;
+    assert!(counts.overlapping > 400, "{counts:?}");
+    assert_eq!(bench.sent(4).len() as u64, 512 * 4 - held, "the others go on as invalid");
+    let a = fragments(7, 3000);
+    bench.feeds[2].lock().unwrap().extend(a.iter().rev().cloned());
+    bench.receive(0, [fragment6(9, 9999, 0)]);
+    assert_eq!((bench.held(), bench.sent(2).len(), bench.sent(3).len()), (held, 1, 2));
+}
+
 /// The same fragment from another address.
 fn with_source(last: u8, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[29] = 100 + last;

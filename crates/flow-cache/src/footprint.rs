@@ -43,6 +43,7 @@ mod tests {
     use sluice_fate::{DropReason, Limit};
     use sluice_flow::{PacketKey, layout};
     use sluice_simd::HashKey;
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     /// Installs megaflow `n` of a port, with `outputs` actions.
@@ -91,6 +92,47 @@ mod tests {
         assert_eq!(table.memory().used(), 0, "all charges are taken back");
         let large = installed(&table, 1, 500);
         assert!(!large.is_empty() && large.len() < 100, "{} megaflows of 500 actions", large.len());
+    }
+
+    /// Megaflow `n` of a port: of each three prefix lengths it is the only one.
+    fn install_prefixes(table: &MegaflowTable, port: u8, n: u32) -> Installed {
+        let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
+        key.set(layout::IN_PORT, &[0, 0, 0, port]);
+        mask.set(layout::IN_PORT, &[0xff; 4]);
+        let [src, dst, l4] = [n % 32, n / 32 % 32, n / 1024 % 16];
+        for (span, unused) in [(layout::NW_SRC, src), (layout::NW_DST, dst)] {
+            key.set(span, &(1u32 << unused).to_be_bytes());
+            mask.set(span, &(!0u32 << unused).to_be_bytes());
+        }
+        key.set(layout::TP_DST, &(1u16 << l4).to_be_bytes());
+        mask.set(layout::TP_DST, &(!0u16 << l4).to_be_bytes());
+        let translation = Translation {
+            mask,
+            actions: [Action::Output(PortNo(1))].into(),
+            no_output: DropReason::Rules,
+            version: 0,
+            cacheable: true,
+            xcache: XcacheHandle(Arc::new(())),
+        };
+        table.install(&key, &translation, 0, |_| true, |_, _, _| ())
+    }
+
+    /// Megaflows of ever other prefix lengths: each is charged, and beyond a port's quota of masks they share those of
+    /// whole bytes.
+    #[test]
+    fn megaflows_of_many_masks_take_bounded_memory() {
+        const N: u32 = 10_000;
+        const QUOTA: usize = 200;
+        let table = MegaflowTable::with_quota(1 << 14, QUOTA, &HashKey::from_seed(1)).unwrap();
+        let _pmd = table.attach(0).unwrap();
+        let new = |port, n| matches!(install_prefixes(&table, port, n), Installed::New(_));
+        let installed = (0..N).filter(|n| new(1, *n)).count();
+        let mut masks = HashSet::new();
+        table.for_each_view(|flow| _ = masks.insert(flow.matched.mask));
+        assert!(installed > N as usize / 2, "{installed}");
+        assert!(masks.len() > QUOTA && masks.len() <= 2 * QUOTA, "{} masks", masks.len());
+        assert!(new(2, 33), "another port has masks of its own");
+        assert!(table.memory().used() > 100 * installed as u64);
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub(crate) struct Writer {
     pub vacancy_events: Vec<VacancyEvent>,
     /// The datapath's meters.
     pub meters: DatapathMeters,
+    /// How often the state was locked for a change.
+    holds: u64,
 }
 
 impl std::fmt::Debug for Ofproto {
@@ -127,8 +129,15 @@ impl Ofproto {
     }
 
     /// Changes the state. The caller holds the writer's lock.
-    pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
+    pub(crate) fn change<T>(&self, writer: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
+        writer.holds += 1;
         f(&mut self.0.state.write())
+    }
+
+    /// How often the tables were locked for a change. Large changes hold the lock for a piece at a time, so that packets
+    /// are translated in between.
+    pub fn write_holds(&self) -> u64 {
+        self.writer().holds
     }
 
     /// Sets the store in which changes suspend the megaflows that depend on them. Only the first call has an effect.

@@ -4,7 +4,7 @@ use sluice_action::{Fate, Miss, PortNo, Upcall};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
-use sluice_testkit::frame;
+use sluice_testkit::frame::{self, FrameBuilder};
 
 fn switch(bridges: u16, flow: &str) -> Ofproto {
     let ofproto = Ofproto::new();
@@ -22,15 +22,24 @@ fn switch(bridges: u16, flow: &str) -> Ofproto {
 
 /// A packet from that source, with its effects queued.
 fn packet(ofproto: &Ofproto, port: u32, source: u32, now_ms: u64) {
+    let udp = |frame: FrameBuilder| frame.ipv4([1; 4], [2; 4]).udp(1, 2);
+    send(ofproto, port, &udp(from(source)).build(), 0, now_ms);
+}
+
+fn from(source: u32) -> FrameBuilder {
     let [a, b, c, d] = source.to_be_bytes();
-    let bytes = frame::ethernet().macs([2, 1, a, b, c, d], [2, 0, 0, 0, 0, 9]).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+    frame::ethernet().macs([2, 1, a, b, c, d], [2, 0, 0, 0, 0, 9])
+}
+
+/// Translates and credits a packet with these flags of TCP.
+fn send(ofproto: &Ofproto, port: u32, bytes: &[u8], tcp_flags: u16, now_ms: u64) {
     let mut key = PacketKey::ZERO;
-    extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
+    extract(bytes, &Metadata::of_port(port), &mut key).unwrap();
     let mut upcall = ofproto.upcall();
-    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &bytes, now_ms }) else {
+    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes, now_ms }) else {
         panic!("no translation")
     };
-    upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
+    upcall.credit(&translation.xcache, 1, 60, tcp_flags, now_ms);
 }
 
 /// The learned rules of a bridge, as text.
@@ -81,4 +90,44 @@ fn effects_of_a_batch_are_done_in_order() {
     (0..100).for_each(|i| packet(&ofproto, 1, i, 0));
     ofproto.tick(0);
     assert_eq!(learned(&ofproto, "br0").len(), 5);
+}
+
+/// Effects wait up to the queue's bound and are lost beyond it; what is lost is caused again by the next packet.
+#[test]
+fn effects_beyond_the_bound_are_lost_until_their_next_packet() {
+    const BOUND: u64 = 4096;
+    let ofproto = switch(1, BY_SOURCE);
+    (0..10_000).for_each(|i| packet(&ofproto, 1, i, 0));
+    let stats = ofproto.effects();
+    assert_eq!((stats.queued, stats.lost), (BOUND, 10_000 - BOUND));
+    ofproto.tick(0);
+    assert_eq!(learned(&ofproto, "br0").len(), BOUND as usize);
+    packet(&ofproto, 1, 9_999, 1000);
+    ofproto.tick(1000);
+    assert_eq!(learned(&ofproto, "br0").len(), BOUND as usize + 1);
+}
+
+/// Connections that begin and end at once, thousands in a batch: each teaches a rule and lowers its teacher's timeouts,
+/// and the teacher takes along all that it has taught. Announcements go by batches and pieces, not by packets.
+#[test]
+fn closing_connections_and_a_teacher_that_goes_cost_announcements_by_batch() {
+    let taught = "learn(table=1,delete_learned,cookie=5,idle_timeout=60,fin_idle_timeout=2,\
+        NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let ofproto = switch(1, &format!("tcp,actions=fin_timeout(idle_timeout=30),{taught}"));
+    let (syn, fin) = (0x02, 0x11);
+    for batch in 0..3 {
+        let epoch = ofproto.epoch();
+        for i in 0..1000 {
+            let tcp = from(1000 * batch + i).ipv4([1; 4], [2; 4]).tcp(1, 2);
+            send(&ofproto, 1, &tcp.build(), syn, 0);
+            send(&ofproto, 1, &tcp.build(), fin, 0);
+        }
+        ofproto.tick(0);
+        assert!(ofproto.epoch() <= epoch + 2, "{} announcements of a batch", ofproto.epoch() - epoch);
+        assert_eq!((learned(&ofproto, "br0").len(), ofproto.effects().lost), (1000 * (batch as usize + 1), 0));
+    }
+    let epoch = ofproto.epoch();
+    let teacher = FlowMod { table: Some(0), ..FlowMod::new(FlowCommand::Delete) };
+    assert_eq!(ofproto.flow_mod("br0", &teacher, 0).unwrap().deleted, 3001);
+    assert!(ofproto.epoch() <= epoch + 1 + 3001 / 256 + 1, "{} announcements", ofproto.epoch() - epoch);
 }

@@ -3,7 +3,7 @@
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
 use sluice_fate::{DropReason, Limit};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
-use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, UpcallHandle};
 use sluice_testkit::frame;
 
@@ -16,6 +16,8 @@ fn switch(flow: &str) -> Ofproto {
     for n in 1..=3 {
         ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
     }
+    let group = "group_id=1,type=select,selection_method=dp_hash,bucket=output:2,bucket=output:3";
+    ofproto.group_mod("br0", &GroupMod::parse(group, GroupCommand::Add, &PortNames::NONE).unwrap(), 0).unwrap();
     let flow = FlowMod::parse(flow, FlowCommand::Add, &PortNames::NONE).unwrap();
     ofproto.flow_mod("br0", &flow, 0).unwrap();
     ofproto
@@ -43,8 +45,20 @@ fn recirculates(translation: &Translation) -> bool {
 /// The source goes into a register, or onto the stack, from where nothing shows in the megaflow's actions.
 #[test]
 fn a_port_that_takes_all_ids_leaves_others_theirs() {
-    for copy in ["move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]", "push:NXM_OF_IP_SRC[]"] {
-        let ofproto = switch(&format!("ip,actions={copy},ct(table=1)"));
+    ids_run_out(&["move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],ct(table=1)", "push:NXM_OF_IP_SRC[],ct(table=1)"]);
+}
+
+/// No `ct`: a group that the datapath hashes for, and a label that goes, recirculate too.
+#[test]
+fn ids_that_groups_and_labels_take_have_the_same_shares() {
+    let source = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]";
+    let label = format!("{source},push_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2");
+    ids_run_out(&[&format!("{source},group:1"), &label]);
+}
+
+fn ids_run_out(actions: &[&str]) {
+    for copy in actions {
+        let ofproto = switch(&format!("ip,actions={copy}"));
         let mut upcall = ofproto.upcall();
         let before = Limit::RecircIds.count();
         // The megaflows hold their ids, as long as their packets come.

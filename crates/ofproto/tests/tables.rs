@@ -401,6 +401,16 @@ fn tables_count_searches() {
     assert_eq!(rows, [(0, 1, 2, 0), (7, 0, 0, 2)]);
 }
 
+/// Changes `rules` rules, and sees that no hold of the tables' lock changed more than its piece of them.
+fn in_pieces<T>(ofproto: &Ofproto, rules: usize, change: impl FnOnce() -> T) -> T {
+    const PIECE: u64 = 256;
+    let before = ofproto.write_holds();
+    let changed = change();
+    let holds = ofproto.write_holds() - before;
+    assert!(holds >= rules as u64 / PIECE, "{rules} rules were changed in {holds} holds");
+    changed
+}
+
 /// Rules that end together, and a deletion and a modification that select more rules than one hold of the lock changes:
 /// all are done, each once, within a transaction or over several ticks.
 #[test]
@@ -421,14 +431,16 @@ fn many_rules_are_changed_in_pieces() {
     ];
     assert!(ofproto.bundle("br0", &wide, 0).is_err());
     assert_eq!(count(&ofproto), N);
-    assert_eq!(ofproto.bundle("br0", &wide[..1], 0).unwrap().modified, N);
+    assert_eq!(in_pieces(&ofproto, N, || ofproto.bundle("br0", &wide[..1], 0).unwrap().modified), N);
     assert_eq!(ofproto.tick(10_000).expired_rules, 0);
-    let expired: Vec<usize> = (0..3).map(|_| ofproto.tick(10_001).expired_rules).collect();
+    let expire = || (0..3).map(|_| ofproto.tick(10_001).expired_rules).collect();
+    let expired: Vec<usize> = in_pieces(&ofproto, N, expire);
     assert_eq!((expired.iter().sum::<usize>(), expired[2]), (N, 0), "{expired:?}");
     assert!(expired[0] < N && count(&ofproto) == 0);
     ofproto.bundle("br0", &rules, 0).unwrap();
     let refs: Vec<&FlowMod> = wide.iter().collect();
-    let (counts, refused) = ofproto.flow_mods("br0", &refs, None, 0).unwrap();
+    // A modification and a deletion.
+    let (counts, refused) = in_pieces(&ofproto, 2 * N, || ofproto.flow_mods("br0", &refs, None, 0).unwrap());
     assert_eq!((counts.modified, counts.deleted, refused.len(), refused[0].0), (N, N, 1, 2));
     assert_eq!(count(&ofproto), 0);
 }

@@ -1,7 +1,7 @@
 //! Sockets: made, made anew, taken, removed; and snooping.
 
 use crate::bench::Bench;
-use crate::client::{Client, PATIENCE, Peer};
+use crate::client::{Client, PATIENCE, Peer, all_flows};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_connmgr::{
     ActiveTarget, Backend, BridgeSettings, ControllerSettings, Error, OpenFlowService, PassiveTarget, SocketError,
@@ -10,12 +10,14 @@ use sluice_connmgr::{
 use sluice_fate::Limit;
 use sluice_ofp::FlowCommand;
 use sluice_ofproto::FailMode;
-use sluice_openflow::message::connection::BundleAdd;
+use sluice_openflow::message::connection::{BUNDLE_ATOMIC, BUNDLE_ORDERED, BundleAdd, BundleControl, BundleStep};
+use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Message, Version};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 #[test]
 fn sockets_go_with_the_bridge() {
@@ -178,6 +180,32 @@ fn peers_that_say_nothing_keep_neither_the_owner_nor_other_addresses_out() {
     assert!(is_greeted(&mut TcpStream::from(socket)));
 }
 
+/// Half a hello, or a hello and then nothing, over IPv6 from one host's network: neither keeps anybody else out.
+#[test]
+fn half_a_hello_and_silence_over_ipv6_keep_nobody_else_out() {
+    let bench = Bench::new();
+    let v6 = TcpListener::bind("[::1]:0").unwrap().local_addr().unwrap();
+    let v4 = free_address();
+    let listeners = vec![PassiveTarget::Tcp(v6), PassiveTarget::Tcp(v4)];
+    bench.service.serve_bridge("br0", &BridgeSettings { listeners, ..BridgeSettings::default() }).unwrap();
+    let hello = Message::Hello(Some(Version::V14.bit())).write(Version::V14, 1);
+    let mut silent: Vec<_> = (0..64).map(|_| TcpStream::connect(v6).unwrap()).collect();
+    for (n, stream) in silent.iter_mut().enumerate() {
+        assert!(is_greeted(stream));
+        stream.write_all(&hello[..[4, 11, hello.len()][n % 3]]).unwrap();
+    }
+    let before = Limit::Connections.count();
+    assert!(!is_greeted(&mut TcpStream::connect(v6).unwrap()));
+    assert!(Limit::Connections.count() > before);
+    assert!(is_greeted(&mut TcpStream::connect(v4).unwrap()), "another address has its own part");
+    bench.client(Version::V13).barrier();
+    // One that leaves makes room for another.
+    drop(silent.pop());
+    let comes = |_| is_greeted(&mut TcpStream::connect(v6).unwrap());
+    assert!((0..1000).any(comes), "a connection that has ended keeps its place");
+    bench.client(Version::V14).barrier();
+}
+
 /// A message of 32 kB for a bundle.
 fn long_addition() -> Message {
     let rule = format!("actions={}", vec!["note:00.11.22.33"; 2000].join(","));
@@ -234,4 +262,61 @@ fn bundles_of_all_connections_share_one_memory() {
     while memory.usage().0 != 0 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
+}
+
+/// Bundles that are opened and never used, ordered or atomic, on many connections: each has its few, and they take no
+/// memory that others need.
+#[test]
+fn bundles_that_are_never_used_are_few_and_leave_the_memory_alone() {
+    const OF_CONNECTION: usize = 16;
+    let bench = Bench::new();
+    let control = |id, step, flags| Message::BundleControl(BundleControl { id, step, is_reply: false, flags });
+    let mut idle: Vec<_> = (0..20).map(|_| bench.client(Version::V14)).collect();
+    for client in &mut idle {
+        let opened = (0..100).filter(|id| {
+            let flags = [BUNDLE_ATOMIC, BUNDLE_ORDERED, BUNDLE_ATOMIC | BUNDLE_ORDERED][*id as usize % 3];
+            matches!(client.ask(&control(*id, BundleStep::Open, flags)), Message::BundleControl(_))
+        });
+        assert_eq!(opened.count(), OF_CONNECTION);
+        assert_eq!(client.refused(&control(500, BundleStep::Open, 0)), sluice_openflow::Error::BundleOutOfBundles);
+    }
+    assert_eq!(bench.service.bundle_memory().usage().0, 0);
+    let mut another = bench.client(Version::V14);
+    assert!(matches!(another.ask(&control(1, BundleStep::Open, BUNDLE_ATOMIC)), Message::BundleControl(_)));
+    // One that is given up makes room for another.
+    idle[0].send(&control(0, BundleStep::Discard, BUNDLE_ATOMIC));
+    assert!(matches!(idle[0].ask(&control(99, BundleStep::Open, 0)), Message::BundleControl(_)));
+}
+
+/// Clients that ask for all rules again and again and never read, each answer far longer than what a connection may leave
+/// unread: few of their questions are answered, and others are.
+#[test]
+fn clients_that_ask_for_rules_and_do_not_read_cost_few_answers() {
+    const CLIENTS: usize = 8;
+    let bench = Bench::new();
+    let mut polite = bench.client(Version::V14);
+    let note = vec!["01"; 4000].join(".");
+    (1..=300)
+        .for_each(|n| polite.send(&Client::flow_mod(FlowCommand::Add, &format!("priority={n},actions=note:{note}"))));
+    polite.barrier();
+    let question = StatsRequest::Flows(Box::new(all_flows()));
+    let question = Message::StatsRequest(question, false).write(Version::V14, 9);
+    let before = bench.switch.credits.load(SeqCst);
+    let greedy = (0..CLIENTS).map(|_| {
+        let mut client = bench.client(Version::V14);
+        client.stream.set_nonblocking(true).unwrap();
+        let asked = (0..100_000).take_while(|_| client.stream.write_all(&question).is_ok()).count();
+        assert!(asked > 100 && asked < 100_000, "{asked} questions were taken");
+        client
+    });
+    let greedy: Vec<_> = greedy.collect();
+    let credits = bench.switch.credits.load(SeqCst) - before;
+    assert!((CLIENTS..CLIENTS * 8).contains(&credits), "{credits} answers were begun");
+    let sum = StatsRequest::Aggregate(Box::new(all_flows()));
+    let Message::StatsReply(StatsReply::Aggregate(_, sum), false) = polite.ask(&Message::StatsRequest(sum, false))
+    else {
+        panic!("no sum")
+    };
+    assert_eq!(sum.flows, 300);
+    drop(greedy);
 }

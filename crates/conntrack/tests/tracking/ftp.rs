@@ -3,6 +3,7 @@
 use crate::scene::*;
 use crate::tcp::{ACK, SYN, Segment, Sender, segment};
 use sluice_conntrack::{Ct, CtOutcome, Helper, Masked, NatSpec, NatTarget};
+use sluice_fate::Limit;
 use sluice_flow::layout;
 use sluice_packet::headers::be32;
 
@@ -134,6 +135,41 @@ fn tftp_expects_its_data() {
     let helped = Ct { helper: Some(Helper::Tftp), ..commit() };
     scene.pass(&udp(false, (1, CLIENT), (2, 69)), &helped);
     assert_eq!(scene.pass(&udp(false, (2, 3333), (1, CLIENT)), &commit()).state(), "new|rel|trk");
+}
+
+/// Requests from other ports, each a control connection of its own, in many zones: together they announce more than the
+/// table holds, and none has more than one. FTP clients in other zones are served, whether they announced before or after.
+#[test]
+fn tftp_requests_in_many_zones_leave_an_ftp_client_its_own() {
+    const ZONES: u16 = 40;
+    const OF_ZONE: u16 = 500;
+    let zoned = |zone, helper| Ct { zone, helper: Some(helper), ..commit() };
+    let mut scene = Scene::new();
+    let client = |scene: &mut Scene, last: u8, zone: u16| {
+        let to_server = |data: &[u8]| ip(true, last, 2).tcp(CLIENT, 21).payload(data).build();
+        let helped = zoned(zone, Helper::Ftp);
+        scene.pass(&to_server(b"x"), &helped);
+        scene.pass(&answer(&to_server(b"x")), &helped);
+        scene.pass(&to_server(format!("EPRT |2|fc00::{last}|1025|\r\n").as_bytes()), &helped);
+    };
+    let is_served = |scene: &mut Scene, last: u8, zone: u16| {
+        let data = ip(true, 2, last).tcp(20, 1025).tcp_flags(SYN).build();
+        scene.pass(&data, &Ct { zone, ..commit() }).state() == "new|rel|trk"
+    };
+    client(&mut scene, 4, ZONES + 7);
+    let before = Limit::Expectations.count();
+    for zone in 0..ZONES {
+        (0..OF_ZONE).for_each(|n| _ = scene.pass(&udp(false, (1, 2000 + n), (2, 69)), &zoned(zone, Helper::Tftp)));
+    }
+    assert!(Limit::Expectations.count() - before > 3000, "the table was full");
+    client(&mut scene, 5, ZONES + 8);
+    assert!(is_served(&mut scene, 4, ZONES + 7) && is_served(&mut scene, 5, ZONES + 8));
+    // Those zones lose their oldest.
+    let mut is_expected = |zone, n| {
+        let data = udp(false, (2, 3333), (1, 2000 + n));
+        scene.pass(&data, &Ct { zone, ..commit() }).state() == "new|rel|trk"
+    };
+    assert!(!is_expected(0, 0) && is_expected(0, OF_ZONE - 1) && is_expected(ZONES - 1, OF_ZONE - 1));
 }
 
 #[test]

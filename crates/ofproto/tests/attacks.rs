@@ -1,0 +1,133 @@
+//! Further ways into weaknesses that this crate has mended: addresses, groups and translations that go round.
+
+use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_fate::DropReason;
+use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
+use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig};
+use sluice_testkit::frame;
+
+/// A gateway, whose address is static at port 1.
+const GATEWAY: [u8; 6] = [2, 0xaa, 0, 0, 0, 1];
+const HOST: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+fn switch(flow: &str) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for n in 1..=3 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    add(&ofproto, flow);
+    ofproto
+}
+
+fn add(ofproto: &Ofproto, flow: &str) {
+    let flow = FlowMod::parse(flow, FlowCommand::Add, &PortNames::NONE).unwrap();
+    ofproto.flow_mod("br0", &flow, 0).unwrap();
+}
+
+fn send(ofproto: &Ofproto, port: u32, bytes: &[u8]) -> Translation {
+    let mut key = PacketKey::ZERO;
+    extract(bytes, &Metadata::of_port(port), &mut key).unwrap();
+    let mut upcall = ofproto.upcall();
+    match upcall.translate(&Miss { key: &key, bytes, now_ms: 0 }) {
+        Fate::Translated(translation) => {
+            upcall.credit(&translation.xcache, 1, 60, 0, 0);
+            translation
+        }
+        Fate::Failed(why) => panic!("{why:?}"),
+    }
+}
+
+/// Gratuitous ARP, requests and replies, that claims the gateway's address in every VLAN, from a port that fills the
+/// table besides. The gateway keeps its address in the VLANs in which it is static.
+#[test]
+fn gratuitous_arp_in_all_vlans_takes_no_static_address() {
+    const STATIC: [u16; 3] = [1, 7, 4094];
+    let ofproto = switch("actions=NORMAL");
+    STATIC.iter().for_each(|vlan| _ = ofproto.fdb_add("br0", "p1", &vlan.to_string(), "02:aa:00:00:00:01").unwrap());
+    for round in 0..3u8 {
+        for vlan in 1..4095u16 {
+            let (op, dst) = if round == 1 { (2, HOST) } else { (1, [0xff; 6]) };
+            let claims = frame::ethernet().macs(GATEWAY, dst).vlan(vlan);
+            send(&ofproto, 2, &claims.arp(op, GATEWAY, [10, 0, 0, 1], [0; 6], [10, 0, 0, 1]).build());
+            let [high, low] = vlan.to_be_bytes();
+            let fills = frame::ethernet().macs([2, 1, round, 0, high, low], dst).vlan(vlan);
+            send(&ofproto, 2, &fills.ipv4([1; 4], [2; 4]).udp(1, 2).build());
+            if vlan % 1000 == 0 {
+                ofproto.tick(0);
+            }
+        }
+        ofproto.tick(0);
+    }
+    let rows = ofproto.fdb_show("br0", 0).unwrap();
+    assert_eq!(rows.lines().filter(|row| row.ends_with("static") && row.starts_with("    1 ")).count(), STATIC.len());
+    assert!(rows.lines().count() > 8000, "the table was filled");
+    for vlan in STATIC {
+        let to_gateway = frame::ethernet().macs(HOST, GATEWAY).vlan(vlan).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+        assert_eq!(send(&ofproto, 3, &to_gateway).actions[..], [Action::Output(PortNo(1))], "VLAN {vlan}");
+    }
+}
+
+fn group(text: &str, command: GroupCommand) -> BundleChange {
+    BundleChange::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}")))
+}
+
+/// A ring that only the last change of a bundle closes, by a modification, an addition or a bucket: the bundle is refused
+/// as a whole, and a packet is translated as before.
+#[test]
+fn a_ring_of_groups_that_a_bundle_closes_is_refused_with_all_of_it() {
+    use GroupCommand::{Add, Delete, InsertBucket, Modify};
+    let watches = |id: u32, other: u32| {
+        format!("group_id={id},type=ff,bucket=watch_port:3,output:3,bucket=watch_group:{other},output:2")
+    };
+    let end = "group_id=3,type=ff,bucket=watch_port:2,output:2";
+    let chain = || vec![group(&watches(1, 2), Add), group(&watches(2, 3), Add), group(end, Add)];
+    let bucket = "group_id=3,command_bucket_id=last,bucket=watch_group:1,output:1";
+    let endings: [&dyn Fn() -> Vec<BundleChange>; 3] = [
+        &|| vec![group(&watches(3, 1), Modify)],
+        &|| vec![group("group_id=2", Delete), group(&watches(3, 1), Modify), group(&watches(2, 3), Add)],
+        &|| vec![group(bucket, InsertBucket)],
+    ];
+    for (n, ending) in endings.iter().enumerate() {
+        let ofproto = switch("actions=drop");
+        // All in one bundle, and the ending in a bundle of its own.
+        let whole: Vec<_> = chain().into_iter().chain(ending()).collect();
+        let last = whole.len() - 1;
+        let (at, error) = ofproto.ordered_bundle("br0", whole, None, 0).unwrap_err();
+        assert!(at == last && matches!(error, Error::GroupLoop(_)), "ending {n}: {error} at {at}");
+        assert_eq!(ofproto.groups("br0").unwrap().len(), 0);
+        ofproto.ordered_bundle("br0", chain(), None, 0).unwrap();
+        assert!(ofproto.ordered_bundle("br0", ending(), None, 0).is_err());
+        let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+        add(&ofproto, "actions=group:1");
+        assert_eq!(send(&ofproto, 1, &udp).actions[..], [Action::Output(PortNo(3))], "ending {n}");
+    }
+}
+
+/// Groups whose buckets lead to one another go round until a limit names the drop; so do groups and tables by turns, in
+/// clones, and with a choice by the packet's length in each turn.
+#[test]
+fn groups_and_tables_that_lead_to_one_another_end_by_name() {
+    let nest = |inner: &str| format!("{}{inner}{}", "clone(".repeat(20), ")".repeat(20));
+    let choice = "check_pkt_larger(10)->NXM_NX_REG0[0]";
+    for (rule, first, second) in [
+        ("group:1", "group:2", "group:1"),
+        ("group:1", "group:2", "resubmit(,0)"),
+        (&nest("group:1"), "resubmit(,0)", "drop"),
+        (&nest(&format!("{choice},group:1")), "group:2", "resubmit(,0)"),
+    ] {
+        let ofproto = switch("actions=drop");
+        for (id, actions) in [(2, second), (1, first)] {
+            let bucket = format!("bucket=actions={actions}");
+            let text = format!("group_id={id},type=all,{bucket},{bucket}");
+            ofproto.ordered_bundle("br0", [group(&text, GroupCommand::Add)], None, 0).unwrap();
+        }
+        add(&ofproto, &format!("actions={rule}"));
+        let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+        let translation = send(&ofproto, 1, &udp);
+        let ends = [DropReason::RecursionTooDeep, DropReason::TooManyResubmits, DropReason::TranslationWork];
+        assert!(ends.contains(&translation.no_output), "{rule}, {first}: {:?}", translation.no_output);
+        assert!(translation.actions.is_empty(), "{rule}, {first}: {:?}", translation.actions);
+    }
+}
