@@ -15,6 +15,7 @@ const INDIRECT: u64 = 1 << 28;
 const EVENT_INDEX: u64 = 1 << 29;
 const VERSION_1: u64 = 1 << 32;
 const RING_PACKED: u64 = 1 << 34;
+const IN_ORDER: u64 = 1 << 35;
 const PROTOCOL: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// Bytes of the virtio-net header of drivers that neither merge buffers nor know virtio 1.
@@ -26,7 +27,8 @@ pub struct Features(pub u64);
 
 impl Features {
     /// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete. After a
-    /// migration they announce themselves: the hypervisor asks them to.
+    /// migration they announce themselves: the hypervisor asks them to. Chains are used in the order in which they were
+    /// made available; a guest that knows it frees them without looking at each.
     pub const OFFERED: Features = Features(
         CHECKSUM
             | HOST_TSO4
@@ -40,6 +42,7 @@ impl Features {
             | EVENT_INDEX
             | VERSION_1
             | RING_PACKED
+            | IN_ORDER
             | PROTOCOL,
     );
 
