@@ -15,6 +15,7 @@ mod packet;
 mod pcap;
 mod switch;
 mod tables;
+mod tunnels;
 mod vhost_rings;
 
 pub use classifier::classifier;
@@ -27,6 +28,7 @@ pub use packet::packet;
 pub use pcap::pcap;
 pub use switch::switch;
 pub use tables::tables;
+pub use tunnels::tunnels;
 pub use vhost_rings::vhost_rings;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
@@ -44,5 +46,6 @@ pub const TARGETS: &[Target] = &[
     ("pcap", pcap),
     ("switch", switch),
     ("tables", tables),
+    ("tunnels", tunnels),
     ("vhost-rings", vhost_rings),
 ];
