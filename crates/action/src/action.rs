@@ -144,6 +144,13 @@ pub enum Action {
         /// Whether the controller gets all that is needed to let it go on from here: then it gets the whole packet.
         continuation: bool,
     },
+    /// Hand it to the BFD session of a port.
+    Bfd {
+        /// The number of the port's bridge.
+        bridge: u32,
+        /// The port's OpenFlow number.
+        port: u16,
+    },
     /// Drop it (only ever alone; an empty list does the same).
     Drop,
 }
@@ -187,7 +194,8 @@ impl Action {
             | Action::Sample { .. }
             | Action::CheckPktLen { .. }
             | Action::TunnelPop { .. }
-            | Action::Controller { .. } => true,
+            | Action::Controller { .. }
+            | Action::Bfd { .. } => true,
             Action::Set { .. }
             | Action::SetTunnel(_)
             | Action::TunnelPush(_)

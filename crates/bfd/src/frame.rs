@@ -57,6 +57,25 @@ fn checksum(header: &[u8]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
+/// The time to live and the UDP payload of a received frame, VLAN tags or not. `None` if it is no whole UDP packet.
+pub fn read(frame: &[u8]) -> Option<(u8, &[u8])> {
+    const TAG_LEN: usize = 4;
+    let mut rest = frame.get(12..)?;
+    while let [0x81, 0x00, ..] | [0x88, 0xa8, ..] = rest {
+        rest = rest.get(TAG_LEN..)?;
+    }
+    let ip = rest.strip_prefix(&[0x08, 0x00])?;
+    let (&first, &ttl, &protocol) = (ip.first()?, ip.get(8)?, ip.get(9)?);
+    let header_len = usize::from(first & 0xf) * 4;
+    if first >> 4 != 4 || header_len < IPV4_LEN || protocol != PROTO_UDP {
+        return None;
+    }
+    let udp = ip.get(header_len..)?;
+    let length = usize::from(u16::from_be_bytes([*udp.get(4)?, *udp.get(5)?]));
+    // What pads a short frame is not payload.
+    Some((ttl, udp.get(UDP_LEN..length.clamp(UDP_LEN, udp.len()))?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +85,11 @@ mod tests {
         let sender = Sender { mac: [2, 0, 0, 0, 0, 1], udp_src: 49152 };
         let plain = compose(&ControlPacket::outgoing(), &Config::default(), sender);
         assert_eq!(checksum(&plain[14..34]), 0, "with its checksum");
+        let payload = ControlPacket::outgoing().encode();
+        assert_eq!(read(&plain), Some((TTL, &payload[..])));
+        let padded = [&plain[..12], &[0x81, 0, 0, 5], &plain[12..], &[0; 9]].concat();
+        assert_eq!(read(&padded), Some((TTL, &payload[..])), "tagged and padded");
+        (0..FRAME_LEN - PACKET_LEN).for_each(|n| assert_eq!(read(&plain[..n]), None, "{n} bytes"));
         assert_eq!((&plain[..6], &plain[6..12]), (&DST_MAC[..], &sender.mac[..]));
         let chosen = Config { local_src_mac: Some([4; 6]), local_dst_mac: Some([6; 6]), ..Config::default() };
         let frame = compose(&ControlPacket::outgoing(), &chosen, sender);

@@ -22,7 +22,7 @@ mod session;
 mod text;
 
 pub use config::{Config, DEFAULT_DST_IP, DEFAULT_MULT, DEFAULT_SRC_IP};
-pub use frame::{FRAME_LEN, UDP_PORT};
+pub use frame::{FRAME_LEN, UDP_PORT, read as read_frame};
 pub use packet::{ControlPacket, Diagnostic, Fault, Flags, PACKET_LEN, State, TooShort};
 pub use receive::MAX_TTL;
 pub use session::{Session, Status};

@@ -289,6 +289,11 @@ impl Session {
         self.config.decay_min_rx_ms > 0 || self.config.forwarding_if_rx
     }
 
+    /// This end's number for it, `bfd.LocalDiscr`.
+    pub fn discriminator(&self) -> u32 {
+        self.local.discriminator
+    }
+
     /// The port's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -34,7 +34,11 @@ fn description(port: &PortConfig, hw_addr: Mac) -> PortDesc {
         hw_addr,
         name: port.name.clone(),
         config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
-        state: if port.up && !port.down { state::LIVE } else { state::LINK_DOWN },
+        state: match (port.up && !port.down, port.is_live()) {
+            (_, true) => state::LIVE,
+            (true, false) => 0,
+            (false, false) => state::LINK_DOWN,
+        },
         ..PortDesc::default()
     }
 }

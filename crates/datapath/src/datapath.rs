@@ -1,5 +1,6 @@
 //! The datapath as control threads see it.
 
+use crate::bfd_packets::BfdPackets;
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
 use crate::device_statuses::DeviceStatuses;
@@ -38,6 +39,7 @@ pub struct Datapath {
     factory: PmdFactory,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<PacketIns>>,
+    bfd_packets: Mutex<Option<BfdPackets>>,
 }
 
 /// How the receive queues of a port are to be polled.
@@ -95,7 +97,7 @@ impl Datapath {
         table.memory().set_limit(config.flow_memory);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let (fragments, meters) = (Arc::new(Fragments::<Onward>::default()), Arc::new(Meters::default()));
-        let (punts, packet_ins) = Punts::new(config.packet_in_queue);
+        let (punts, packet_ins, bfd_packets) = Punts::new(config.packet_in_queue);
         let control = Control {
             workers: Vec::new(),
             ports: BTreeMap::new(),
@@ -115,7 +117,8 @@ impl Datapath {
         };
         let watched = Watched::default();
         let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched };
-        let datapath = Datapath { factory, control: Mutex::new(control), packet_ins: Mutex::new(Some(packet_ins)) };
+        let (packet_ins, bfd_packets) = (Mutex::new(Some(packet_ins)), Mutex::new(Some(bfd_packets)));
+        let datapath = Datapath { factory, control: Mutex::new(control), packet_ins, bfd_packets };
         datapath.settle_workers(&mut datapath.control())?;
         Ok(datapath)
     }
@@ -167,6 +170,21 @@ impl Datapath {
     /// The receiving end of the messages to controllers. `None` after the first call.
     pub fn take_packet_ins(&self) -> Option<PacketIns> {
         self.packet_ins.lock().take()
+    }
+
+    /// The BFD packets of all PMDs. Only the first call gets them.
+    pub fn take_bfd_packets(&self) -> Option<BfdPackets> {
+        self.bfd_packets.lock().take()
+    }
+
+    /// Ends the wait of the owner of [`Datapath::take_bfd_packets`].
+    pub fn wake_bfd(&self) {
+        self.factory.punts.bfd.wake();
+    }
+
+    /// Waits until that owner is done with the packets that there are, at most so long; whether it sent any then.
+    pub fn wait_for_bfd(&self, patience: Duration) -> bool {
+        self.bfd_packets.lock().is_none() && self.factory.punts.bfd.wait_until_handled(patience)
     }
 
     /// Waits until the owner of [`Datapath::take_packet_ins`] is done with the messages that there are; at most that

@@ -207,8 +207,8 @@ impl Executor {
             return;
         }
         context.tally[Counter::Cloned] += 1;
-        // A controller gets bytes of its own, which are no copy in a buffer of ours.
-        if let Action::Controller { .. } = action {
+        // A controller or a session gets bytes of its own, which are no copy in a buffer of ours.
+        if let Action::Controller { .. } | Action::Bfd { .. } = action {
             return self.punts.punt(action, action_context, context);
         }
         let mut key = *action_context.key;

@@ -14,6 +14,7 @@ mod answers;
 mod arm;
 mod autopilot;
 mod batch;
+mod bfd_packets;
 mod cache_memory;
 mod caches;
 mod command;
@@ -60,6 +61,7 @@ mod workers;
 
 pub use arm::Arm;
 pub use autopilot::{Doing, Why};
+pub use bfd_packets::{BfdArrivals, BfdPacket, BfdPackets};
 pub use cache_memory::CachePages;
 pub use command::PacketOut;
 pub use config::{Config, DatapathError};

@@ -1,6 +1,7 @@
 //! Messages for controllers.
 
 use crate::action_context::ActionContext;
+use crate::bfd_packets::{BfdPackets, BfdQueue};
 use crate::context::Context;
 use sluice_action::Action;
 use sluice_fate::{Counter, DropReason};
@@ -34,6 +35,7 @@ pub struct PacketIn {
 #[derive(Clone)]
 pub(crate) struct Punts {
     queue: SyncSender<Punted>,
+    pub bfd: BfdQueue,
 }
 
 /// What is in the queue.
@@ -89,10 +91,11 @@ fn pass_barrier(punted: Punted) -> Option<PacketIn> {
 }
 
 impl Punts {
-    /// A queue of at most `length` messages, and its other end.
-    pub fn new(length: usize) -> (Self, PacketIns) {
+    /// A queue of at most `length` messages beside that of BFD packets, and their other ends.
+    pub fn new(length: usize) -> (Self, PacketIns, BfdPackets) {
         let (queue, receiver) = mpsc::sync_channel(length);
-        (Punts { queue }, PacketIns(receiver))
+        let (bfd, bfd_packets) = BfdQueue::new();
+        (Punts { queue, bfd }, PacketIns(receiver), bfd_packets)
     }
 
     /// Waits until the owner is done with all messages that are in the queue now; at most that long.
@@ -104,7 +107,7 @@ impl Punts {
         }
     }
 
-    /// Sends the packet's bytes to a controller, as the action says, and counts that as its fate.
+    /// Sends the packet's bytes to a controller or a BFD session, as the action says, and counts that as its fate.
     pub fn punt(&self, action: &Action, action_context: &ActionContext<'_>, context: &mut Context<'_, '_>) {
         match self.send(action, action_context, context.vlan_limit) {
             Ok(()) => context.tally[Counter::Delivered] += 1,
@@ -119,7 +122,7 @@ impl Punts {
         vlan_limit: VlanLimit,
     ) -> Result<(), DropReason> {
         let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
-            return Ok(());
+            return self.bfd.send(action, action_context.packet.bytes());
         };
         let mut key = *action_context.key;
         let bytes = action_context.packet.bytes();

@@ -72,6 +72,8 @@ drop_reasons! {
     ActionMismatch = "action-mismatch",
     /// The queue to the controller was full.
     ControllerQueue = "controller-queue",
+    /// As many BFD packets of the port wait as may.
+    BfdQueue = "bfd-queue",
     /// The bridge has no device for its LOCAL port.
     NoLocalPort = "no-local-port",
     /// It came by a tunnel that no port is.

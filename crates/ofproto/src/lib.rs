@@ -61,6 +61,7 @@
 //! | [`rule_select`], [`action_refs`] | finding rules; the ports, groups and meters of actions |
 //! | [`table_capacity`], [`eviction`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
 //! | [`rule_memory`] | the memory of rules and groups, shared by those who make them |
+//! | [`bfd`] | the ports that have BFD sessions |
 //! | [`hidden_flow`] | flows that OpenFlow does not show |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
@@ -78,6 +79,7 @@
 #![forbid(unsafe_code)]
 
 mod action_refs;
+mod bfd;
 mod bridge;
 mod bridge_config;
 mod changed_rules;
@@ -133,6 +135,7 @@ mod xlate;
 mod xlate_cache;
 mod xlate_cache_size;
 
+pub use bfd::BfdPort;
 pub use bridge_config::{
     BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, NormalSettings, TableConfig, TableMiss,
 };

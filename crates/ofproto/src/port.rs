@@ -35,6 +35,10 @@ pub struct PortConfig {
     pub mtu: u16,
     /// Whether the link is up. `bundle` and groups use only such ports.
     pub up: bool,
+    /// Its BFD session, if it has one: packets of it are not forwarded.
+    pub bfd: Option<Arc<sluice_bfd::Config>>,
+    /// Whether that session says that the port leads nowhere.
+    pub bfd_down: bool,
 }
 
 /// What a port is attached to.
@@ -120,6 +124,8 @@ impl PortConfig {
             no_packet_in: false,
             mtu: 1500,
             up: true,
+            bfd: None,
+            bfd_down: false,
         }
     }
 
@@ -133,9 +139,10 @@ impl PortConfig {
         PortConfig { attach: Attach::Tunnel(Arc::new(tunnel)), ..Self::new(name, number, PortNo(0)) }
     }
 
-    /// Whether `bundle` and groups may choose it: its link is up, and no controller has taken it down.
+    /// Whether `bundle` and groups may choose it, and what OpenFlow calls live: its link is up, no controller has taken
+    /// it down, and its BFD session, if it has one, says that the other end hears.
     pub fn is_live(&self) -> bool {
-        self.up && !self.down
+        self.up && !self.down && !self.bfd_down
     }
 
     /// Its datapath port, if it has one: of a tunnel the one that it shares with others.

@@ -417,3 +417,21 @@ fn limits_are_shown_with_their_use() {
     assert_eq!([column("limit-expectations", 1), column("limit-deletion-notices", 2)], [0, 1 << 18]);
     assert_eq!((column("limit-bundle-memory", 1), column("limit-bundle-memory", 2)), (0, 256 << 20));
 }
+
+#[test]
+fn two_ports_with_sessions_find_each_other() {
+    let ends = "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p0\"\nofport = 1\ntype = \"patch\"\noptions = { peer = \"p1\" }\n\
+                bfd = { min-tx = 50, min-rx = 50 }\n[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p1\"\nofport = 1\n\
+                type = \"patch\"\noptions = { peer = \"p0\" }\nbfd = {}\n";
+    let daemon = Daemon::start_with(&format!("{}{ends}", config()), &[("flows.txt", "udp,actions=output:2\n")]);
+    for name in ["p0", "p1"] {
+        daemon.wait_for(&["bfd/show", name], |text| text.contains("Remote Session State: up\n"));
+    }
+    let all = daemon.ctl(&["bfd/show"]);
+    assert!(all.starts_with("---- p0 ----\n  Forwarding: true\n") && all.contains("---- p1 ----\n"), "{all}");
+    assert_eq!(daemon.ctl(&["bfd/set-forwarding", "p0", "false"]).trim(), "OK");
+    assert!(daemon.ctl(&["bfd/show", "p0"]).starts_with("  Forwarding: false\n"));
+    assert_eq!(daemon.refused(&["bfd/set-forwarding", "p9", "true"]), "no such BFD object");
+    assert_eq!(daemon.refused(&["bfd/set-forwarding", "maybe"]), "unknown fault string");
+    assert_eq!(daemon.refused(&["bfd/show", "p9"]), "no such bfd object");
+}

@@ -7,6 +7,7 @@
 //! | [`numbers`] | which OpenFlow number a port gets |
 //! | [`assembly`], [`ports`] | pools, PMDs, tables, bridges and ports, joined |
 //! | [`backends`] | the datapath ports that serve tunnels |
+//! | [`bfd`] | the BFD sessions of its ports |
 //! | [`sources`] | what tables hold, from text |
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
@@ -20,6 +21,7 @@
 
 mod assembly;
 mod backends;
+mod bfd;
 mod change;
 mod desired;
 mod error;

@@ -281,6 +281,9 @@ impl Assembly {
         self.ofproto().set_port(bridge, &port.name, |p| {
             (p.vlan, p.priority_tags) = (port.vlan.clone(), port.priority_tags);
             (p.is_protected, p.mtu) = (port.is_protected, table_mtu(port));
+            // A new session is down.
+            p.bfd_down = port.bfd.is_some() && (p.bfd_down || p.bfd.is_none());
+            p.bfd.clone_from(&port.bfd);
         })?;
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
         if let Some(config) = port.tunnel() {
@@ -495,6 +498,8 @@ fn with_settings(config: PortConfig, port: &Port) -> PortConfig {
         priority_tags: port.priority_tags,
         is_protected: port.is_protected,
         mtu: table_mtu(port),
+        bfd: port.bfd.clone(),
+        bfd_down: port.bfd.is_some(),
         ..config
     }
 }

@@ -3,6 +3,7 @@
 //! Locks, in the order in which they are taken: `setup` (bridges, ports, desired state: held while they change), then
 //! those of the parts. No connection of a controller ever needs `setup`, since bridges that go wait for theirs to end.
 
+mod bfd;
 mod openflow;
 mod ports;
 mod reconfigure;
@@ -13,6 +14,7 @@ pub use ports::PortStatus;
 pub use reconfigure::Outcome;
 
 use crate::assembly::Assembly;
+use crate::bfd::Bfd;
 use crate::desired::{Bridge, DesiredState, Source};
 use crate::error::Error;
 use crate::revalidator::{Revalidator, RevalidatorFigures};
@@ -23,6 +25,7 @@ use sluice_connmgr::{ControllerStatus, OpenFlowService, SocketMode};
 use sluice_datapath::{Datapath, Unpinned};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
+use sluice_port::Pools;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +43,8 @@ pub struct Switch {
     datapath: Arc<Datapath>,
     openflow: OpenFlowService,
     revalidator: Arc<Revalidator>,
+    pools: Arc<Mutex<Pools>>,
+    bfd: Bfd,
     setup: Mutex<Setup>,
 }
 
@@ -101,7 +106,8 @@ impl Switch {
         openflow.set_bundle_idle_timeout(desired.bundle_idle_timeout);
         openflow.bundle_memory().set_limit(desired.bundle_memory);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
-        let switch = Switch { ofproto, datapath, openflow, revalidator, setup: Mutex::new(setup) };
+        let (pools, bfd) = (setup.assembly.pools(), Bfd::default());
+        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, setup: Mutex::new(setup) };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }
@@ -137,6 +143,8 @@ impl Switch {
         let bridges = setup.state.bridges.clone();
         drop(setup);
         bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
+        self.sync_bfd();
+        bfd::start(self).map_err(|error| Error::Thread { thread: "bfd", error })?;
         openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
     }
 
@@ -149,6 +157,7 @@ impl Switch {
         if self.send_neighbour_requests() {
             self.datapath.quiesce();
         }
+        self.wait_for_bfd();
         self.tick();
         self.datapath.wait_for_packet_ins(PACKET_INS_WITHIN);
         if self.datapath.store().len() <= CREDITED_AT_ONCE {

@@ -125,6 +125,7 @@ fn interface() -> Table {
             Column::string_map("lldp"),
             Column::scalar("ingress_policing_rate", Integer),
             Column::scalar("ingress_policing_kpkts_rate", Integer),
+            Column::string_map("bfd_status").omit_alert(),
             Column::optional("ofport", Integer).omit_alert(),
             Column::optional("error", String).omit_alert(),
             Column::optional("admin_state", String).omit_alert(),

@@ -71,6 +71,7 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
             u8::from(*continuation),
             hex(*cookie)
         ),
+        Action::Bfd { .. } => f.write_str("userspace(pid=0,slow_path(bfd))"),
         Action::Drop => f.write_str("drop"),
     }
 }

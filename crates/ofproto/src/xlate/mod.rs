@@ -47,6 +47,7 @@ mod nested;
 mod normal;
 mod output;
 pub(crate) mod protocol;
+mod special;
 mod start;
 mod table;
 pub(crate) mod tags;
@@ -208,6 +209,8 @@ pub(crate) struct Translator<'a> {
     cacheable: bool,
     /// An action is not one that the datapath can do.
     is_slow: bool,
+    /// The packet is of a BFD session.
+    is_bfd: bool,
     /// The drop reason if the packet is sent nowhere.
     no_output: DropReason,
     tracer: Option<&'a mut Tracer>,

@@ -210,7 +210,9 @@ impl<'a> Translator<'a> {
         let name = bridge.name().to_owned();
         let section = self.open(TraceKind::Bridge, || format!("bridge(\"{name}\")"));
         self.bridge = bridge;
-        if peer.no_receive || peer.down {
+        if self.take_for_session(peer) {
+            // The other bridge's rules do not see it.
+        } else if peer.no_receive || peer.down {
             self.no_output = DropReason::PortNoReceive;
         } else {
             self.go_to_table(peer.number, 0, last, RunMode::Cloned);

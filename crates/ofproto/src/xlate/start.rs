@@ -55,6 +55,8 @@ pub(crate) struct XlateOut {
     pub cacheable: bool,
     /// An action is not one that the datapath can do.
     pub is_slow: bool,
+    /// The packet is of a BFD session.
+    pub is_bfd: bool,
     pub no_output: DropReason,
 }
 
@@ -152,6 +154,7 @@ impl<'a> Translator<'a> {
             failure: None,
             cacheable: true,
             is_slow: false,
+            is_bfd: false,
             no_output: DropReason::Rules,
             tracer,
         };
@@ -196,6 +199,12 @@ impl<'a> Translator<'a> {
             self.search_first_table();
         }
         let rule = self.rule;
+        if frozen.is_none()
+            && let Some(port) = in_port
+            && self.take_for_session(port)
+        {
+            return self.tidy_mask();
+        }
         if let Some(port) = in_port
             && self.bridge.mirrors.has_output(port.number)
         {
@@ -320,6 +329,7 @@ impl<'a> Translator<'a> {
             failure: self.failure,
             cacheable: self.cacheable && !is_oversize && !self.failure.is_some_and(Failure::is_passing),
             is_slow: self.is_slow || is_oversize,
+            is_bfd: self.is_bfd,
             no_output: self.no_output,
         }
     }

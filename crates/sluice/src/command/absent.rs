@@ -42,10 +42,6 @@ pub fn lacp_show(_: &Switch, args: &[&str]) -> Reply {
     show(args, "no such lacp object")
 }
 
-pub fn bfd_show(_: &Switch, args: &[&str]) -> Reply {
-    show(args, "no such bfd object")
-}
-
 pub fn cfm_show(_: &Switch, args: &[&str]) -> Reply {
     show(args, "no such CFM object")
 }

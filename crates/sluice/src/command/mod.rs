@@ -2,6 +2,7 @@
 //! it takes and what answers it.
 
 mod absent;
+mod bfd;
 mod bond;
 mod bridge;
 mod conntrack;
@@ -75,7 +76,8 @@ const fn process_command(
 
 /// Every command, by name.
 const COMMANDS: &[Command] = &[
-    command("bfd/show", "[interface]", 0..=1, absent::bfd_show),
+    command("bfd/set-forwarding", "[interface] normal|false|true", 1..=2, bfd::set_forwarding),
+    command("bfd/show", "[interface]", 0..=1, bfd::show),
     command("bond/hash", "mac [vlan] [basis]", 1..=3, bond::hash),
     command("bond/list", "", 0..=0, absent::bond_list),
     command("bond/show", "[port]", 0..=1, absent::bond_show),

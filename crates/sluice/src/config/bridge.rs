@@ -1,6 +1,7 @@
 //! `[[bridge]]`: a bridge, its tables and its ports.
 
 use super::Mirror;
+use super::bfd::Bfd;
 use super::value::{Affinity, Duration};
 use serde::Deserialize;
 use sluice_vswitch::ETHERNET_MTU;
@@ -121,6 +122,9 @@ pub struct Port {
     /// Trunked VLANs.
     #[serde(default)]
     pub trunks: Vec<u16>,
+    /// Its BFD session, if it is to have one.
+    #[serde(default)]
+    pub bfd: Option<Bfd>,
     /// What its type wants to know.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,

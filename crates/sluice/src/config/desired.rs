@@ -216,6 +216,7 @@ impl Port {
             vlan: VlanMode::of(self.tag, &self.trunks),
             n_rxq: self.n_rxq,
             rxq_affinity: self.pmd_rxq_affinity.0.clone(),
+            bfd: self.bfd.as_ref().map(|bfd| bfd.desired()).transpose()?,
             options: self.options()?,
             ..sluice_vswitch::Port::new(&self.name, &self.kind)
         })

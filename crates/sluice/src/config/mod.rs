@@ -4,6 +4,7 @@
 //! that it asks for ([`desired`]), which must be one that this build supports. Nothing is parsed and then ignored.
 //! Every error is one line and names file, line and key.
 
+mod bfd;
 mod bridge;
 mod desired;
 mod error;

@@ -4,6 +4,7 @@ use sluice_flow::OfPort;
 use sluice_ofproto::{PriorityTags, VlanMode};
 use sluice_tunnel::{TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The type of ports that join two bridges and have nothing to do with the datapath.
 pub const PATCH: &str = "patch";
@@ -33,6 +34,8 @@ pub struct Port {
     pub priority_tags: PriorityTags,
     /// Whether frames between it and another protected port of its bridge are dropped.
     pub is_protected: bool,
+    /// Its BFD session, if it is to have one.
+    pub bfd: Option<Arc<sluice_bfd::Config>>,
     /// Receive queues.
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
@@ -52,6 +55,7 @@ impl Port {
             vlan: VlanMode::Trunk(None),
             priority_tags: PriorityTags::Never,
             is_protected: false,
+            bfd: None,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -66,7 +70,8 @@ impl Port {
     /// Whether `other` differs only in what the tables know of a port, so that its device stays open.
     pub(crate) fn has_same_device(&self, other: &Port) -> bool {
         let &Port { priority_tags, is_protected, .. } = self;
-        Port { vlan: self.vlan.clone(), priority_tags, is_protected, ..other.clone() } == *self
+        let (vlan, bfd) = (self.vlan.clone(), self.bfd.clone());
+        Port { vlan, priority_tags, is_protected, bfd, ..other.clone() } == *self
     }
 
     /// Whether it follows the MTU of its bridge's other ports. Source: OVS ofproto.c, `ofport_is_mtu_overridden`.

@@ -45,6 +45,7 @@ impl Switch {
         setup.assembly.add_port(bridge, port)?;
         setup.assembly.follow_mtus();
         drop(setup);
+        self.sync_bfd();
         self.hurry();
         self.openflow.publish_ports();
         Ok(())
@@ -59,6 +60,7 @@ impl Switch {
         setup.assembly.remove_port(bridge, name)?;
         setup.assembly.release_number(bridge, name);
         drop(setup);
+        self.sync_bfd();
         self.hurry();
         self.openflow.publish_ports();
         Ok(())

@@ -80,6 +80,7 @@ impl Switch {
         setup.assembly.watch_links();
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
+        self.sync_bfd();
         self.openflow.publish_ports();
         self.hurry();
         Ok(outcomes)

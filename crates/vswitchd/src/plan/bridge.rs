@@ -217,7 +217,10 @@ impl Plan {
         };
         let kind = context.dummies.device_kind(normalize(&bridge.datapath_type), kind);
         let port = if is_local { Port::local(name, kind) } else { Port::new(name, kind) };
+        let (bfd, notes) = super::bfd::session(interface);
+        self.notes.extend(notes);
         let port = Port {
+            bfd,
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
             is_protected: vlans.is_protected,

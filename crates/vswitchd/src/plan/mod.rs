@@ -3,6 +3,7 @@
 //! Functions here read and decide; they do nothing. What they find wrong is a [`Note`], logged by the caller, or a
 //! [`Refused`] interface, whose row gets the error. What is refused does not keep the rest from being planned.
 
+mod bfd;
 mod bridge;
 mod conntrack;
 mod global;

@@ -59,6 +59,7 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
             ofport,
             mtu_request,
             mac,
+            bfd: Smap::default(),
             lacking,
         }
     })

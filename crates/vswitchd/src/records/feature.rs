@@ -24,8 +24,6 @@ pub enum Feature {
     Bond,
     /// The link aggregation control protocol.
     Lacp,
-    /// Bidirectional forwarding detection.
-    Bfd,
     /// Connectivity fault management.
     Cfm,
     /// The link layer discovery protocol.
@@ -41,8 +39,7 @@ const OF_BRIDGES: [Feature; 6] =
 
 const OF_PORTS: [Feature; 3] = [Feature::Qos, Feature::Bond, Feature::Lacp];
 
-const OF_INTERFACES: [Feature; 5] =
-    [Feature::Bfd, Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
+const OF_INTERFACES: [Feature; 4] = [Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
 
 impl Feature {
     /// What a row of table `Bridge` asks for in vain.
@@ -72,7 +69,6 @@ impl Feature {
             Feature::Qos => "qos",
             Feature::Bond => "bond_mode",
             Feature::Lacp => "lacp",
-            Feature::Bfd => "bfd",
             Feature::Cfm => "cfm_mpid",
             Feature::Lldp => "lldp",
             Feature::Policing => "ingress_policing_rate",
@@ -83,7 +79,7 @@ impl Feature {
     /// Whether networks rely on it: without it they may have loops, floods or paths that lead nowhere.
     pub fn is_for_safety(self) -> bool {
         match self {
-            Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Bfd | Feature::Cfm => true,
+            Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Cfm => true,
             Feature::Policing | Feature::PacketPolicing | Feature::Bond | Feature::Lacp => true,
             Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
             Feature::Lldp => false,
@@ -101,7 +97,7 @@ impl Feature {
     fn is_asked_for(self, row: &Row<'_>) -> bool {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping => row.get(self.column()),
-            Feature::Bfd | Feature::Lldp => {
+            Feature::Lldp => {
                 let settings: BTreeMap<&str, &str> = row.get(self.column());
                 settings.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             }

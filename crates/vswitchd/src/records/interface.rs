@@ -25,6 +25,8 @@ pub struct InterfaceRecord {
     pub mtu_request: Option<i64>,
     /// The Ethernet address that it is to have if it is internal.
     pub mac: Option<String>,
+    /// Its BFD session.
+    pub bfd: Smap,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -50,6 +52,7 @@ impl InterfaceRecord {
             ofport: row.get("ofport"),
             mtu_request: row.get("mtu_request"),
             mac: row.get::<Option<&str>>("mac").map(str::to_owned),
+            bfd: Smap::read(row, "bfd"),
             lacking: Feature::of_interface(row),
         }
     }

@@ -50,6 +50,8 @@ pub struct AppliedBridge {
 pub struct AppliedInterface {
     /// Its row.
     pub uuid: Uuid,
+    /// Its name, if there may be a port of it.
+    pub name: String,
     /// What there is, or why it could not be opened; Open vSwitch gives no reason for some.
     pub live: Result<LiveInterface, Option<String>>,
 }

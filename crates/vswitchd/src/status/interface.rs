@@ -2,6 +2,7 @@
 //! `iface_clear_db_record`.
 
 use crate::schema::INTERFACE;
+use sluice_bfd::Status;
 use sluice_flow::Mac;
 use sluice_ovsdb::{Datum, Txn, Uuid};
 use sluice_port::DeviceStatus;
@@ -9,6 +10,23 @@ use sluice_port::DeviceStatus;
 /// The columns that [`write`] sets and [`clear`] empties.
 const COLUMNS: [&str; 8] =
     ["admin_state", "link_state", "link_resets", "duplex", "link_speed", "mtu", "mac_in_use", "ifindex"];
+
+/// Writes what its BFD session says, if it has one.
+pub fn write_bfd(txn: &mut Txn, interface: Uuid, status: Option<&Status>) {
+    let Some(status) = status else {
+        return txn.set(INTERFACE, interface, "bfd_status", Datum::map(std::iter::empty::<(&str, &str)>()));
+    };
+    let flaps = status.flap_count.to_string();
+    let pairs = [
+        ("forwarding", if status.forwarding { "true" } else { "false" }),
+        ("state", status.state.name()),
+        ("diagnostic", status.diagnostic.name()),
+        ("flap_count", &flaps),
+        ("remote_state", status.remote_state.name()),
+        ("remote_diagnostic", status.remote_diagnostic.name()),
+    ];
+    txn.set(INTERFACE, interface, "bfd_status", Datum::map(pairs));
+}
 
 /// Writes what a device says of itself.
 pub fn write(txn: &mut Txn, interface: Uuid, device: &DeviceStatus) {

@@ -16,7 +16,11 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     let errors =
         if has_new { reconfigure(switch, &alone(&before, &plan.state)) } else { reconfigure(switch, &plan.state) };
     let status = switch.port_status();
-    let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, live: Err(r.error.clone()) });
+    let refused = plan.refused.iter().map(|r| AppliedInterface {
+        uuid: r.interface,
+        name: String::new(),
+        live: Err(r.error.clone()),
+    });
     let mut applied =
         Applied { interfaces: refused.collect(), datapaths: plan.datapaths.clone(), ..Applied::default() };
     applied.capabilities = switch.ofproto().features().capabilities().collect();
@@ -58,7 +62,8 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             if live.is_err() {
                 numbers.entry(bridge.name.clone()).or_default().give_back(&interface.name);
             }
-            applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, live }));
+            let name = interface.name.clone();
+            applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, name, live }));
         }
     }
     // Addresses were set: a controller that connects from now on must not hear of them as changes.

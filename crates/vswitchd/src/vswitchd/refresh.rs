@@ -52,10 +52,14 @@ impl Vswitchd {
             self.status.hurry();
             self.links_changed = true;
         }
+        if self.switch.take_bfd_changed() {
+            self.status.hurry();
+        }
         if self.status.is_due(now_ms) {
             let mut txn = Txn::new();
             write_devices(&self.switch, &self.applied, &mut txn);
             write_connected(&self.switch, &self.applied, &mut txn);
+            write_bfd(&self.switch, &self.applied, &mut txn);
             // At whole seconds, when the process is awake for other duties.
             self.status.due_ms = (now_ms / LOOK_MS + 1) * LOOK_MS;
             self.status.under_way = self.commit(&txn);
@@ -99,6 +103,14 @@ pub(super) fn write_devices(switch: &Switch, applied: &Applied, txn: &mut Txn) {
                 txn.set(INTERFACE, interface.uuid, "status", live.status(&device.details));
             }
         }
+    }
+}
+
+/// What the BFD sessions of all interfaces say.
+fn write_bfd(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    let statuses = switch.bfd_statuses();
+    for row in &applied.interfaces {
+        interface::write_bfd(txn, row.uuid, statuses.get(&row.name));
     }
 }
 

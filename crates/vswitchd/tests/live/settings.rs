@@ -62,12 +62,12 @@ pub fn what_networks_rely_on_is_not_ignored_silently() {
     let daemon = server.daemon();
     daemon.await_configured();
     server.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-    server.vsctl("add-port br0 p1 -- set interface p1 type=null bfd:enable=true ingress_policing_rate=100");
-    let status = "{bfd=unsupported, ingress_policing_rate=unsupported}";
+    server.vsctl("add-port br0 p1 -- set interface p1 type=null cfm_mpid=5 ingress_policing_rate=100");
+    let status = "{cfm_mpid=unsupported, ingress_policing_rate=unsupported}";
     assert_eq!(server.vsctl("get interface p1 status"), status);
     server.vsctl("set bridge br0 stp_enable=true mcast_snooping_enable=true");
     assert_eq!(server.vsctl("get bridge br0 status"), "{mcast_snooping_enable=unsupported, stp_enable=unsupported}");
-    server.vsctl("clear interface p1 bfd -- set interface p1 ingress_policing_rate=0 lldp:enable=true");
+    server.vsctl("clear interface p1 cfm_mpid -- set interface p1 ingress_policing_rate=0 lldp:enable=true");
     server.vsctl("set bridge br0 stp_enable=false mcast_snooping_enable=false");
     assert_eq!(server.vsctl("get interface p1 status -- get bridge br0 status"), "{}\n{}");
     let bond = "-- set interface e1 type=null -- set interface e2 type=null -- set port bond0 lacp=active";
