@@ -73,7 +73,7 @@ pub fn read(frame: &[u8]) -> Option<(u8, &[u8])> {
     let udp = ip.get(header_len..)?;
     let length = usize::from(u16::from_be_bytes([*udp.get(4)?, *udp.get(5)?]));
     // What pads a short frame is not payload.
-    Some((ttl, udp.get(UDP_LEN..length.clamp(UDP_LEN, udp.len()))?))
+    Some((ttl, udp.get(UDP_LEN..length.min(udp.len()))?))
 }
 
 #[cfg(test)]
@@ -89,7 +89,11 @@ mod tests {
         assert_eq!(read(&plain), Some((TTL, &payload[..])));
         let padded = [&plain[..12], &[0x81, 0, 0, 5], &plain[12..], &[0; 9]].concat();
         assert_eq!(read(&padded), Some((TTL, &payload[..])), "tagged and padded");
-        (0..FRAME_LEN - PACKET_LEN).for_each(|n| assert_eq!(read(&plain[..n]), None, "{n} bytes"));
+        let within = FRAME_LEN - PACKET_LEN;
+        (0..within).for_each(|n| assert_eq!(read(&plain[..n]), None, "{n} bytes"));
+        let mut lying = plain;
+        lying[within - 4..within - 2].copy_from_slice(&[0, 7]);
+        assert_eq!(read(&lying), None, "shorter than its header");
         assert_eq!((&plain[..6], &plain[6..12]), (&DST_MAC[..], &sender.mac[..]));
         let chosen = Config { local_src_mac: Some([4; 6]), local_dst_mac: Some([6; 6]), ..Config::default() };
         let frame = compose(&ControlPacket::outgoing(), &chosen, sender);
