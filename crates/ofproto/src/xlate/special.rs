@@ -27,7 +27,7 @@ impl Translator<'_> {
         true
     }
 
-    /// Looks at fields in Open vSwitch's order, and no further than it does.
+    /// Looks at fields in Open vSwitch's order.
     fn is_of_session(&mut self, config: &Config) -> bool {
         if let Some(mac) = config.remote_dst_mac {
             self.wc.get_mut(layout::DL_DST).fill(0xff);
@@ -47,10 +47,12 @@ impl Translator<'_> {
             return false;
         }
         let is_to_us = self.number(layout::NW_DST) == u64::from(config.src_ip.to_bits());
-        if is_to_us {
+        let decides = config.src_ip != DEFAULT_SRC_IP;
+        // A packet to another address, too, must not share its megaflow with the session's. Open vSwitch's may.
+        if is_to_us || decides {
             self.wc.get_mut(layout::NW_DST).fill(0xff);
         }
-        if !is_to_us && config.src_ip != DEFAULT_SRC_IP {
+        if !is_to_us && decides {
             return false;
         }
         if !config.check_tnl_key {
