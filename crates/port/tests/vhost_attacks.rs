@@ -93,6 +93,8 @@ impl Victim {
             self.guest.start(ring as u32, u32::from(self.guest.used[ring]));
         }
         self.wait_until("the rings run", |victim| victim.port.is_up());
+        // What comes behind their start is done, too: it locks a ring, and a poll does not wait for that.
+        self.guest.offered_features();
     }
 
     /// Ends it, and checks that nothing is lost and nobody waits.
