@@ -22,7 +22,7 @@ use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, NOTICES_MAX, ufid};
 use sluice_port::dummy::DummyDevice;
-use sluice_port::{DeviceStatus, Pools, Port, PortConfig, PortInfo};
+use sluice_port::{DeviceStatus, LinkChanges, Pools, Port, PortConfig, PortInfo};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -393,6 +393,13 @@ impl Datapath {
         self.control().ports.values_mut().for_each(|port| port.delete_device());
     }
 
+    /// Closes all ports, once the threads have ended: what they leave in the file system goes with them. Threads that
+    /// still hold the datapath for a moment cannot put that off until the process is gone.
+    pub fn close_ports(&self) {
+        let ports = std::mem::take(&mut self.control().ports);
+        drop(ports);
+    }
+
     /// Every port with what it is, by number.
     pub fn port_infos(&self) -> BTreeMap<PortNo, PortInfo> {
         self.control().ports.iter().map(|(number, port)| (*number, port.info())).collect()
@@ -401,6 +408,17 @@ impl Datapath {
     /// Every port with whether its link is up, by number.
     pub fn links(&self) -> BTreeMap<PortNo, bool> {
         self.control().ports.iter().map(|(number, port)| (*number, port.is_up())).collect()
+    }
+
+    /// The ports of devices that changed, with whether their links are up, by number.
+    pub fn changed_links(&self, changes: &LinkChanges) -> BTreeMap<PortNo, bool> {
+        let control = self.control();
+        // Index 0 is no device's: a message names the device that it is about.
+        let concerned = control
+            .ports
+            .iter()
+            .filter(|(_, port)| port.kernel_device().is_some_and(|device| changes.concern(device, 0)));
+        concerned.map(|(number, port)| (*number, port.is_up())).collect()
     }
 
     /// Every port with what it is and what it has counted, by number.

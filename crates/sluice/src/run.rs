@@ -91,6 +91,8 @@ pub fn run(file: &Path) -> Result<()> {
     switch.settle();
     busy.go_on("summary");
     write_output(&summary(switch), SUMMARY_PATIENCE);
+    busy.go_on("close of ports");
+    switch.close_ports();
     why.map(drop)
 }
 

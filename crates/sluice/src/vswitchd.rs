@@ -146,6 +146,7 @@ impl Daemon<'_> {
         let served = self.serve(&process, startup);
         let _busy = process.heartbeat().begin("end of the switch's threads");
         process.stop_switch();
+        process.switch().close_ports();
         served.map(|()| process.main_loop().why_end().and_then(|why| signals::number(&why)))
     }
 

@@ -183,6 +183,11 @@ impl Switch {
         self.datapath.delete_devices();
     }
 
+    /// Closes the ports, once the threads have ended and nobody asks for their counters any more.
+    pub fn close_ports(&self) {
+        self.datapath.close_ports();
+    }
+
     /// What has to be done several times a second while there is traffic: side effects of packets, timeouts of rules and
     /// connections. Whether there was something to do.
     pub fn tick(&self) -> bool {
