@@ -10,7 +10,7 @@ use sluice_datapath::PortPolling;
 use sluice_flow::OfPort;
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, PortConfig, TunnelPort};
-use sluice_port::{PORT_TYPES, Pools};
+use sluice_port::{LinkChanges, PORT_TYPES, Pools};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -253,6 +253,16 @@ impl Assembly {
     /// Tells the tables of links that went up or down; whether any did.
     pub fn watch_links(&mut self) -> bool {
         let links = self.datapath().links();
+        self.tell_links(&links)
+    }
+
+    /// The same for the ports of devices that changed.
+    pub fn follow_links(&mut self, changes: &LinkChanges) -> bool {
+        let links = self.datapath().changed_links(changes);
+        self.tell_links(&links)
+    }
+
+    fn tell_links(&mut self, links: &BTreeMap<PortNo, bool>) -> bool {
         let ofproto = self.ofproto().clone();
         let mut changed = false;
         for (name, entry) in &mut self.ports {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::Attach;
-use sluice_port::PortInfo;
+use sluice_port::{LinkChanges, PortInfo};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 
@@ -80,6 +80,15 @@ impl Switch {
             self.hurry();
         }
         self.openflow.run();
+    }
+
+    /// Tells the tables, and controllers, of links of devices that changed. [`Switch::watch_ports`] would do it up to a
+    /// second later.
+    pub fn follow_links(&self, changes: &LinkChanges) {
+        if self.setup().assembly.follow_links(changes) {
+            self.hurry();
+            self.openflow.publish_ports();
+        }
     }
 
     /// Tells controllers of ports that have changed.

@@ -5,6 +5,7 @@ use super::Vswitchd;
 use crate::schema::{CONTROLLER, INTERFACE};
 use crate::status::{Applied, controller, interface, statistics};
 use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
+use sluice_port::LinkMonitor;
 use sluice_vswitch::Switch;
 
 /// How often statistics are written at most.
@@ -48,7 +49,9 @@ impl Periodic {
 impl Vswitchd {
     /// Writes what is due.
     pub(super) fn refresh(&mut self, now_ms: u64) {
-        if self.links.as_mut().is_some_and(|links| !links.take_changes().is_empty()) {
+        let changes = self.links.as_mut().map(LinkMonitor::take_changes).filter(|changes| !changes.is_empty());
+        if let Some(changes) = changes {
+            self.switch.follow_links(&changes);
             self.status.hurry();
             self.links_changed = true;
         }
