@@ -14,7 +14,7 @@ pub const DEFAULT_DST_IP: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 0);
 /// The configuration of a session; the fields are the keys of `Interface:bfd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// So many lost packets take the other end's session down.
+    /// The other end's session goes down when this number of packets in a row are lost.
     pub mult: u8,
     /// Packets are sent no more often than that, ms.
     pub min_tx_ms: u32,

@@ -140,7 +140,7 @@ pub struct ControlPacket {
     pub state: State,
     /// The flags.
     pub flags: Flags,
-    /// So many lost packets take the session down.
+    /// The session goes down when this number of packets in a row are lost.
     pub mult: u8,
     /// The length that the packet says it has, bytes.
     pub length: u8,

@@ -7,7 +7,7 @@ use tracing::Level;
 /// The time to live of a packet from a neighbour, RFC 5881 section 5. Any other came from further away.
 pub const MAX_TTL: u8 = 255;
 
-/// Without a control packet for so many times `min_rx`, traffic does not show that the port forwards.
+/// A control packet has to come within this multiple of `min_rx`; otherwise traffic does not show that the port forwards.
 const CONTROL_WITHIN: u64 = 100;
 
 impl Session {

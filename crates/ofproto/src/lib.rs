@@ -74,7 +74,7 @@
 //! | [`controller`], [`metadata`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`], [`trace_passes`] | `ofproto/trace`: a translation as text |
 //! | [`tunnel`], [`tunnel_ports`] | tunnel fields; which port a tunnel packet belongs to |
-//! | [`routes`], [`neighbours`], [`tunnel_config`] | where the packets of tunnels leave, and to whom |
+//! | [`routes`], [`neighbours`], [`tunnel_config`] | the device and the next hop of tunnel packets |
 //! | [`fdb`] | the commands `fdb/*` on MAC entries |
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub struct MirrorConfig {
     pub vlans: BTreeSet<u16>,
     /// Where the copies go.
     pub output: MirrorOutput,
-    /// Copies are cut to so many bytes; 0: they are not.
+    /// Longest copy, bytes; 0: copies are not cut.
     pub snaplen: u16,
 }
 

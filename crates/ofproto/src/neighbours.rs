@@ -1,7 +1,8 @@
 //! The Ethernet addresses of the next hops of tunnels, and questions for those that are not known. Source: Open vSwitch
 //! lib/tnl-neigh-cache.c.
 //!
-//! Translations read the table, and note whom they miss; the control thread asks for them by ARP or neighbour discovery.
+//! Translations read the table and note the addresses that it lacks; the control thread asks for these by ARP or neighbour
+//! discovery.
 
 use crate::routes::address;
 use parking_lot::{Mutex, RwLock};

@@ -291,7 +291,7 @@ impl DeviceTxq {
             return Err(ForeignFrames);
         }
         // SAFETY: the device is started with this queue (`Device::start` made `self`, once), which `&mut self` uses alone.
-        // Every packet is of the device's pool, as just checked, so its token is an mbuf. The device owns the first
+        // Every packet comes from the device's pool (just checked), so its token is an mbuf. The device owns the first
         // `sent` mbufs from here on, and their handles are dropped below without being given back.
         let sent = unsafe { sluice_tx(port, self.queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
         if sent == packets.len() {

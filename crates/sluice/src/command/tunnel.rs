@@ -5,7 +5,7 @@ use super::Reply;
 use sluice_vswitch::Switch;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How much longer a prefix is of the IPv6 address that maps an IPv4 one.
+/// Bits in front of the IPv4 address in an IPv4-mapped IPv6 address.
 const MAPPED_BITS: u8 = 96;
 
 /// Seconds for which neighbours may be known at most.

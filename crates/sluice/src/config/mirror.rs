@@ -35,7 +35,7 @@ pub struct Mirror {
     /// The VLAN that its copies go to.
     #[serde(default)]
     pub output_vlan: Option<u16>,
-    /// Copies have so many bytes at most.
+    /// Longest copy, bytes.
     #[serde(default)]
     pub snaplen: Option<u16>,
 }

@@ -22,7 +22,7 @@ const DONE_WITHIN: Duration = Duration::from_secs(1);
 /// Packets that answer each other while a command waits, at most.
 const ANSWERS_MAX: usize = 4;
 
-/// A pass with packets is followed by a pause so many times as long: a flood costs a fifth of a core at most.
+/// A pause follows a pass with packets and lasts this many times as long: a flood costs a fifth of a core at most.
 const PAUSE_TIMES: u64 = 4;
 
 /// A frame to be sent by a port.

@@ -21,7 +21,7 @@ fn kernel_addresses() -> BTreeMap<String, Vec<(Ipv6Addr, u8)>> {
     all.into_iter().map(of_device).collect()
 }
 
-/// How much longer a prefix is of the IPv6 address that maps an IPv4 one.
+/// Bits in front of the IPv4 address in an IPv4-mapped IPv6 address.
 const MAPPED_BITS: u8 = 96;
 
 impl Switch {

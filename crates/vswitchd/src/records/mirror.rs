@@ -23,7 +23,7 @@ pub struct MirrorRecord {
     pub output_port: Option<PortRef>,
     /// The VLAN that its copies go to.
     pub output_vlan: Option<i64>,
-    /// Copies have so many bytes at most.
+    /// Longest copy, bytes.
     pub snaplen: Option<i64>,
 }
 
