@@ -9,11 +9,11 @@
 //! A bucket that was found empty is asked again when the clock has moved on. Time is the iteration's coarse clock.
 //! Source: OVS lib/dpif-netdev.c, `dp_netdev_run_meter`.
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{MeterStats, MeterStore};
 use sluice_ofp::MeterConfig;
+use sluice_sync::Versioned;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
 /// A PMD takes tokens for this many packets at once.
 const GRANT_PACKETS: u64 = 32;
@@ -22,11 +22,7 @@ const TOKEN: u64 = 1000;
 
 /// All meters, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Meters {
-    table: RwLock<Vec<Option<Arc<Meter>>>>,
-    /// Goes up with every change.
-    version: AtomicU64,
-}
+pub(crate) struct Meters(Versioned<Vec<Option<Arc<Meter>>>>);
 
 /// A meter.
 #[derive(Debug)]
@@ -96,21 +92,18 @@ impl Meter {
 
 impl MeterStore for Meters {
     fn set(&self, meter: u32, config: &MeterConfig, now_ms: u64) {
-        let mut table = self.table.write();
-        let at = meter as usize;
-        if table.len() <= at {
-            table.resize(at + 1, None);
-        }
-        table[at] = Some(Arc::new(Meter::new(config, now_ms)));
-        self.version.fetch_add(1, Release);
+        let meter_of_now = Arc::new(Meter::new(config, now_ms));
+        self.0.change(|table| {
+            let at = meter as usize;
+            if table.len() <= at {
+                table.resize(at + 1, None);
+            }
+            table[at] = Some(meter_of_now);
+        });
     }
 
     fn remove(&self, meter: u32) {
-        let mut table = self.table.write();
-        if let Some(slot) = table.get_mut(meter as usize) {
-            *slot = None;
-            self.version.fetch_add(1, Release);
-        }
+        self.0.change(|table| table.get_mut(meter as usize).and_then(Option::take));
     }
 
     fn stats(&self, meter: u32) -> Option<MeterStats> {
@@ -120,7 +113,7 @@ impl MeterStore for Meters {
 
 impl Meters {
     fn get(&self, meter: u32) -> Option<Arc<Meter>> {
-        self.table.read().get(meter as usize)?.clone()
+        self.0.read(|table| table.get(meter as usize)?.clone())
     }
 }
 
@@ -209,7 +202,7 @@ impl PmdMeters {
 
     /// Whether a meter lets a packet pass. A meter that does not exist does.
     pub fn admit(&mut self, meter: u32, bytes: usize, now_ms: u64) -> bool {
-        let version = self.meters.version.load(Acquire);
+        let version = self.meters.0.version();
         if version != self.version {
             self.settle();
             self.local.clear();

@@ -11,9 +11,9 @@ use crate::rule::Rule;
 use parking_lot::Mutex;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
+use sluice_sync::WakeWish;
 use std::net::Ipv6Addr;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +53,7 @@ pub(crate) struct EffectQueue {
     /// Wakes the control thread.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Whether the next effect is to wake it.
-    is_awaited: AtomicBool,
+    wish: WakeWish,
 }
 
 impl Default for EffectQueue {
@@ -66,7 +66,7 @@ impl Default for EffectQueue {
             done: 0.into(),
             lost: 0.into(),
             waker: OnceLock::new(),
-            is_awaited: false.into(),
+            wish: WakeWish::new(),
         }
     }
 }
@@ -74,11 +74,8 @@ impl Default for EffectQueue {
 impl EffectQueue {
     pub fn put(&self, effect: Effect) {
         let count = if self.put.try_send(effect).is_ok() { &self.queued } else { &self.lost };
-        // This comes before the look at `is_awaited`, and in `await_next` behind it: one of the two sees the other.
-        count.fetch_add(1, SeqCst);
-        if self.is_awaited.load(SeqCst) {
-            self.wake();
-        }
+        count.fetch_add(1, Relaxed);
+        self.wake_if_awaited();
     }
 
     /// Sets what wakes the control thread. Only the first call has an effect.
@@ -88,21 +85,15 @@ impl EffectQueue {
 
     /// The next effect wakes the control thread; at once if one waits already.
     pub fn await_next(&self) {
-        self.is_awaited.store(true, SeqCst);
-        if self.queued.load(SeqCst) != self.done.load(SeqCst) {
-            self.wake();
+        self.wish.wish();
+        if self.queued.load(Relaxed) != self.done.load(Relaxed) {
+            self.wake_if_awaited();
         }
     }
 
-    /// Wakes the control thread, if it asked to be, for what is not in the queue.
-    pub fn wake_for_request(&self) {
-        if self.is_awaited.load(SeqCst) {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        if self.is_awaited.swap(false, SeqCst)
+    /// Wakes the control thread, if it asked to be, for what was put down before.
+    pub fn wake_if_awaited(&self) {
+        if self.wish.take()
             && let Some(waker) = self.waker.get()
         {
             waker();
@@ -113,7 +104,7 @@ impl EffectQueue {
     pub fn take(&self) -> Vec<Effect> {
         let take = self.take.lock();
         let out: Vec<_> = take.try_iter().take(MAX_WAITING).collect();
-        self.done.fetch_add(out.len() as u64, SeqCst);
+        self.done.fetch_add(out.len() as u64, Relaxed);
         out
     }
 

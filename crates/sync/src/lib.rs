@@ -4,8 +4,11 @@
 //!
 //! - records, such as megaflows: an [`Arena`] under stable 32-bit ids. Reading takes a [`Guard`], never a lock.
 //! - commands and notices: a [`MessageQueue`]. A PMD reads one flag when there are none.
+//! - tables that rarely change: a [`Versioned`]. A PMD keeps a copy and reads the version.
 //! - counters: a [`LazyArray`] of atomic numbers, which one PMD writes and any thread reads. A large limit costs
 //!   nothing until it is used.
+//!
+//! What a PMD has for a thread that sleeps wakes it by a [`WakeWish`], once for however much there is.
 //!
 //! Memory is reclaimed by [`Epochs`]. A PMD holds a guard while it works on a batch; dropping it is the PMD's quiescent
 //! point. A record that is taken out of an arena is dropped once every guard of that time is gone. A PMD that is idle
@@ -23,11 +26,15 @@ mod epoch;
 #[allow(unsafe_code)]
 mod lazy;
 mod message_queue;
+mod versioned;
+mod wake;
 
 pub use arena::{Arena, ArenaFull, Slots};
 pub use epoch::{Epochs, Guard, Reader};
 pub use lazy::{LazyArray, Zeroed};
 pub use message_queue::MessageQueue;
+pub use versioned::Versioned;
+pub use wake::WakeWish;
 
 /// The primitives: the standard library's, or loom's in this crate's unit tests.
 mod primitive {

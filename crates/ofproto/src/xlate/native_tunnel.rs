@@ -95,7 +95,7 @@ impl<'a> Translator<'a> {
             let (bridge, device, mac) = (name.to_owned(), path.device.clone(), device.mac);
             let request = NeighbourRequest { bridge, device, mac, src, target: next_hop };
             self.shared.neighbours.ask(request, self.now_ms);
-            self.shared.effects.wake_for_request();
+            self.shared.effects.wake_if_awaited();
         }
     }
 

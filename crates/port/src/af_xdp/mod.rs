@@ -26,8 +26,8 @@ use bpf::sys::{Attached, Mode, SocketMap};
 use parking_lot::Mutex;
 use queues::{XdpRx, XdpTx};
 use sluice_mem::{FramePool, FreeFrames, HeapPool};
+use sluice_sync::Versioned;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -83,19 +83,14 @@ struct XdpPort {
 }
 
 /// The place of a queue's socket, which may be replaced.
-#[derive(Debug, Default)]
-struct SocketSlot {
-    socket: Mutex<Option<Arc<sys::Socket>>>,
-    /// Increases when the socket is replaced.
-    version: AtomicU32,
-}
+type SocketSlot = Versioned<Option<Arc<sys::Socket>>>;
 
 /// The socket that a queue last found in its slot.
 #[derive(Debug)]
 struct Found {
     slot: Arc<SocketSlot>,
     socket: Option<Arc<sys::Socket>>,
-    version: u32,
+    version: u64,
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
@@ -183,15 +178,15 @@ fn open_beside(all: &[Weak<sys::Socket>], pool: &Arc<HeapPool>, binding: sys::Bi
 impl Found {
     fn new(slot: &Arc<SocketSlot>) -> Self {
         // An impossible version, so that the first check finds the socket.
-        Found { slot: Arc::clone(slot), socket: None, version: u32::MAX }
+        Found { slot: Arc::clone(slot), socket: None, version: u64::MAX }
     }
 
     /// The current socket. One load unless it was replaced.
     #[inline]
     fn socket(&mut self) -> Option<&Arc<sys::Socket>> {
-        let version = self.slot.version.load(Acquire);
+        let version = self.slot.version();
         if version != self.version {
-            self.socket = self.slot.socket.lock().clone();
+            self.socket = self.slot.read(Option::clone);
             self.version = version;
         }
         self.socket.as_ref()
@@ -241,7 +236,7 @@ impl XdpPort {
             ));
         }
         for (slot, socket) in self.slots.iter().zip(sockets) {
-            slot.replace(Some(socket));
+            slot.change(|place| *place = Some(socket));
         }
         self.notes = notes;
         self.live = Some((index, attached, map));
@@ -282,17 +277,6 @@ impl XdpPort {
     }
 }
 
-impl SocketSlot {
-    fn replace(&self, socket: Option<Arc<sys::Socket>>) {
-        *self.socket.lock() = socket;
-        self.version.fetch_add(1, Release);
-    }
-
-    fn current(&self) -> Option<Arc<sys::Socket>> {
-        self.socket.lock().clone()
-    }
-}
-
 impl Port for XdpPort {
     fn info(&self) -> PortInfo {
         self.info.clone()
@@ -326,12 +310,12 @@ impl Port for XdpPort {
             index if index == bound => {}
             index => {
                 self.live = None;
-                self.slots.iter().for_each(|slot| slot.replace(None));
+                self.slots.iter().for_each(|slot| slot.change(|place| *place = None));
                 // A failure means that the device is still changing; the next try is soon.
                 let _ = index.map(|index| self.start(index));
             }
         }
-        for socket in self.slots.iter().filter_map(|slot| slot.current()) {
+        for socket in self.slots.iter().filter_map(|slot| slot.read(Option::clone)) {
             // Packets that a full device left in the ring, and that no later packet pushed out.
             let _ = socket.kick(&socket.sender());
         }
@@ -339,7 +323,8 @@ impl Port for XdpPort {
 
     fn stats(&self) -> PortStats {
         let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
-        stats.rx_missed = self.slots.iter().filter_map(|slot| slot.current()).map(|socket| socket.lost()).sum();
+        stats.rx_missed =
+            self.slots.iter().filter_map(|slot| slot.read(Option::clone)).map(|socket| socket.lost()).sum();
         stats.rx_dropped += stats.rx_missed;
         stats
     }
