@@ -4,6 +4,7 @@
 //! without libFuzzer.
 #![forbid(unsafe_code)]
 
+mod bfd;
 mod classifier;
 mod control;
 mod ct_helpers;
@@ -18,6 +19,7 @@ mod tables;
 mod tunnels;
 mod vhost_rings;
 
+pub use bfd::bfd;
 pub use classifier::classifier;
 pub use control::control;
 pub use ct_helpers::ct_helpers;
@@ -36,6 +38,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
 pub const TARGETS: &[Target] = &[
+    ("bfd", bfd),
     ("classifier", classifier),
     ("control", control),
     ("ct-helpers", ct_helpers),
