@@ -1,13 +1,14 @@
 //! Ports that tell how long the PMD's iterations take, and when a packet last left by which of them.
 //!
 //! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer
-//! than [`SUSPECT_NS`] while the thread waited for its core, or the host took the core, says nothing of the switch and
-//! is left out. A probe that asks [`Asking::Always`] asks every millisecond besides: then only time lost within a
+//! than [`SUSPECT_NS`] while another thread had its core, or the host took the core, says nothing of the switch and
+//! is left out. Its own sleep counts. A probe that asks [`Asking::Always`] asks every millisecond besides: then only time lost within a
 //! millisecond of an iteration excuses it.
 
 use crate::switch::Ports;
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, MutexGuard};
+use rustix::time::{ClockId, clock_gettime};
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
@@ -16,7 +17,7 @@ use sluice_traffic::{FlowStream, Profile};
 use sluice_trafficgen::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Iterations that took longer are asked whether the PMD was running all the time.
 const SUSPECT_NS: u64 = 80_000;
@@ -171,29 +172,49 @@ impl RxQueue for ProbeRx {
     }
 }
 
-/// Time that the thread, or the whole machine, was kept from running.
+/// Lost time of less than that may be the measurement's own; nanoseconds.
+const LOST_MIN_NS: u64 = 5_000;
+
+/// Time that the thread was kept from running.
 #[derive(Debug)]
 struct LostTime {
+    /// By the clock on the wall.
+    wall_ns: u64,
+    /// In which the thread ran. Time that the host took away does not count where the kernel hears of it.
+    ran_ns: u64,
+    /// In which it could have run and another thread did.
     waited_ns: u64,
-    stolen: u64,
+    /// How often it slept.
+    sleeps: u64,
 }
 
 impl LostTime {
     /// What the kernel says of the caller's thread.
     fn now() -> Self {
-        // "Time spent running, time spent waiting for a core, slices", and the eighth number of the first line.
+        // "Time spent running, time spent waiting for a core, slices".
         let waited_ns = number("/proc/thread-self/schedstat", 1).unwrap_or(0);
-        let stolen = number("/proc/stat", 8).unwrap_or(0);
-        LostTime { waited_ns, stolen }
+        let sleeps = sleeps_of_thread();
+        let clock = |id| Duration::try_from(clock_gettime(id)).map_or(0, |time| time.as_nanos() as u64);
+        let (wall_ns, ran_ns) = (clock(ClockId::Monotonic), clock(ClockId::ThreadCPUTime));
+        LostTime { wall_ns, ran_ns, waited_ns, sleeps }
     }
 
-    /// Whether it has grown since this was last asked.
+    /// Whether it has grown since this was last asked. A thread that slept did so by itself, which is not lost: then only
+    /// time counts in which it waited for its core.
     fn has_grown(&mut self) -> bool {
         let now = LostTime::now();
-        let has_grown = now.waited_ns > self.waited_ns || now.stolen > self.stolen;
+        let not_run = (now.wall_ns - self.wall_ns).saturating_sub(now.ran_ns - self.ran_ns);
+        let lost_ns = if now.sleeps == self.sleeps { not_run } else { now.waited_ns - self.waited_ns };
         *self = now;
-        has_grown
+        lost_ns > LOST_MIN_NS
     }
+}
+
+/// How often the caller's thread has slept: "voluntary context switches".
+fn sleeps_of_thread() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A word of a file's first line, counted from 0, as a number.
