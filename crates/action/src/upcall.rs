@@ -47,6 +47,13 @@ pub trait Upcall: Send {
     /// Translates a miss. Side effects (learning, messages to controllers) are queued to their owner, bounded.
     fn translate(&mut self, miss: &Miss<'_>) -> Fate;
 
+    /// Misses of a batch follow: changes of the tables are put off, within a bound, until [`Upcall::end_batch`], so that the
+    /// batch does not wait for one with each of its misses.
+    fn begin_batch(&mut self) {}
+
+    /// The batch has no more misses.
+    fn end_batch(&mut self) {}
+
     /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.
     fn is_current(&self, version: u64) -> bool;
 

@@ -32,6 +32,7 @@ impl Upcalls {
     pub fn ask_tables<'g>(&mut self, levels: &mut Levels, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let mut installed: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
         batch.answers.clear();
+        self.tables.begin_batch();
         for i in batch.missed {
             let key = &batch.keys[i];
             if let Some(flow) = installed.iter().find(|flow| flow.contains(key)) {
@@ -53,6 +54,7 @@ impl Upcalls {
                 self.tables.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
             }
         }
+        self.tables.end_batch();
     }
 
     /// Lets packet `i` ask for an answer of its own. Returns its megaflow, if one is installed.

@@ -23,8 +23,8 @@ use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupCommand, GroupMod
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-/// Changes made before the lock is released.
-pub(crate) const CHUNK: usize = 256;
+/// Changes made before the lock is released: some 20 µs, since PMDs wait meanwhile.
+pub(crate) const CHUNK: usize = 16;
 
 /// One step of an ordered bundle.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,12 +109,29 @@ pub(crate) struct SharedActions {
     charge: Arc<MemoryCharge>,
 }
 
+/// The rules that a request modifies.
+pub(crate) struct Selected<'a> {
+    places: &'a [RulePlace],
+    /// Bytes that their actions take now.
+    freed: usize,
+}
+
+impl<'a> Selected<'a> {
+    /// Those rules of a bridge, each of which is looked at.
+    pub fn new(bridge: &Bridge, places: &'a [RulePlace]) -> Self {
+        let rules = places.iter().filter_map(|&(table, id)| Some(rules_of(bridge, table)?.rule(id)?.payload()));
+        Selected { places, freed: rules.map(|rule| rule.charge.actions_bytes()).sum() }
+    }
+}
+
 /// A transaction on one bridge.
 pub(crate) struct PendingTransaction {
     pub version: u64,
     pub now_ms: u64,
     pub added: Vec<(u8, RuleId)>,
     pub hidden: Vec<HiddenRule>,
+    /// If it is being undone: of how many hidden rules the places are theirs again.
+    restored: usize,
     /// The bridge's groups at the next version, if they change.
     pub groups: Option<Groups>,
     pub changed: FlowModCounts,
@@ -139,6 +156,7 @@ impl PendingTransaction {
             now_ms,
             added: Vec::new(),
             hidden: Vec::new(),
+            restored: 0,
             groups: None,
             changed: FlowModCounts::default(),
             changes: Changes::default(),
@@ -275,7 +293,7 @@ impl PendingTransaction {
 
     fn modify(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let selected = select(bridge, fm, fm.command == FlowCommand::ModifyStrict, false);
-        if let Some(actions) = self.begin_modify(bridge, fm, &selected)? {
+        if let Some(actions) = self.begin_modify(bridge, fm, Selected::new(bridge, &selected))? {
             self.modify_selected(bridge, fm, &actions, &selected);
         }
         Ok(())
@@ -287,7 +305,7 @@ impl PendingTransaction {
         &mut self,
         bridge: &mut Bridge,
         fm: &FlowMod,
-        selected: &[RulePlace],
+        Selected { places: selected, freed }: Selected<'_>,
     ) -> Result<Option<SharedActions>, Error> {
         // OpenFlow 1.2 and later never add a flow here: they say no new cookie.
         if selected.is_empty() && fm.cookie_mask == 0 && fm.new_cookie.is_some() {
@@ -296,8 +314,6 @@ impl PendingTransaction {
         let Some(&(table, _)) = selected.first() else { return Ok(None) };
         let mut tables = selected.chunk_by(|a, b| a.0 == b.0);
         tables.try_for_each(|of_table| self.check(bridge, of_table[0].0, &fm.actions))?;
-        let rules = selected.iter().filter_map(|&(table, id)| Some(rules_of(bridge, table)?.rule(id)?.payload()));
-        let freed = rules.map(|rule| rule.charge.actions_bytes()).sum();
         let charge = MemoryCharge::take(&self.memory, actions_bytes(&fm.actions, selected.len()), freed);
         let charge = Arc::new(charge.ok_or(Error::RuleMemory { table })?);
         Ok(Some(SharedActions { actions: fm.actions.as_slice().into(), charge }))
@@ -412,24 +428,33 @@ impl PendingTransaction {
         self.modify(bridge, fm).map(|()| true)
     }
 
-    /// Undoes everything.
-    pub fn revert(self, bridge: &mut Bridge) {
+    /// Undoes up to [`CHUNK`] of its changes; the caller calls it again while it returns that there are more.
+    pub fn revert_piece(&mut self, bridge: &mut Bridge) -> bool {
         // Before the rules go: one that was added and hidden again is counted only once.
-        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.restore());
-        for (table, id) in self.added.into_iter().rev() {
-            let of_table = &mut bridge.tables[usize::from(table)];
-            of_table.remove(id);
-            of_table.capacity.remove();
-            bridge.expirable.remove(&(table, id));
-        }
-        for hidden in self.hidden {
-            // A rule that was added and hidden within the transaction has just been removed.
-            if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
-                && let Some(expiry_ms) = hidden.rule.expiry_ms()
-            {
-                bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
+        if self.restored < self.hidden.len() {
+            let piece = self.hidden[self.restored..].iter().take(CHUNK);
+            piece.for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.restore());
+            self.restored += CHUNK;
+        } else if !self.added.is_empty() {
+            for (table, id) in self.added.drain(self.added.len().saturating_sub(CHUNK)..).rev() {
+                let of_table = &mut bridge.tables[usize::from(table)];
+                of_table.remove(id);
+                of_table.capacity.remove();
+                bridge.expirable.remove(&(table, id));
             }
+        } else {
+            let rest = self.hidden.len().saturating_sub(CHUNK);
+            for hidden in self.hidden.drain(rest..) {
+                // A rule that was added and hidden within the transaction has been removed before.
+                if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
+                    && let Some(expiry_ms) = hidden.rule.expiry_ms()
+                {
+                    bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
+                }
+            }
+            self.restored = rest;
         }
+        !(self.added.is_empty() && self.hidden.is_empty())
     }
 
     /// Counts added and removed learning rules. Returns where no learning rule is left: what was learned there must go.

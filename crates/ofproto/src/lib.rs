@@ -122,6 +122,7 @@ mod search_key;
 mod table_capacity;
 mod table_counts;
 mod table_mod;
+mod tables_lock;
 mod tick;
 mod trace;
 mod trace_command;

@@ -3,6 +3,7 @@
 use crate::action_refs::meters_of;
 use crate::depends::Changes;
 use crate::error::Error;
+use crate::flow_mod::CHUNK;
 use crate::meter::{BANDS_MAX, Meter, MeterEntry};
 use crate::ofproto::{Ofproto, position};
 use crate::xlate_cache::Dependency;
@@ -49,19 +50,20 @@ impl Ofproto {
             if !gone.is_empty() {
                 self.hide_users_of_meters(&mut writer, id, &mut pending, &gone);
             }
-            let gone: Vec<u32> = self.change(&mut writer, |state| {
-                let meters = state.bridge_mut(id).map(|bridge| &mut bridge.meters);
-                let removed = meters.into_iter().flat_map(|meters| {
-                    gone.iter().filter_map(|meter| meters.remove(meter)).map(|meter| meter.datapath).collect::<Vec<_>>()
+            let gone: Vec<u32> = gone.into_iter().collect();
+            let mut freed = Vec::new();
+            for piece in gone.chunks(CHUNK) {
+                self.change(&mut writer, |state| {
+                    let Some(bridge) = state.bridge_mut(id) else { return };
+                    freed.extend(piece.iter().filter_map(|meter| Some(bridge.meters.remove(meter)?.datapath)));
                 });
-                removed.collect()
-            });
+            }
             self.commit(&mut writer, id, pending);
             // Messages to controllers use meters that no rule names.
-            if !gone.is_empty() {
+            if !freed.is_empty() {
                 self.announce(&Changes::of_bridge(id));
             }
-            for meter in gone {
+            for meter in freed {
                 writer.meters.free(meter);
                 if let Some(store) = &writer.meters.store {
                     store.remove(meter);
@@ -94,23 +96,24 @@ impl Ofproto {
     /// A bridge's meters, by number.
     pub fn meters(&self, bridge: &str) -> Result<Vec<MeterEntry>, Error> {
         let store = self.writer().meters.store.clone();
-        let state = self.state();
-        let bridge = &state.bridges[position(&state, bridge)?];
-        let mut users = HashMap::<u32, u32>::new();
-        if !bridge.meters.is_empty() {
-            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
-                let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
-                meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
+        self.survey(|state| {
+            let bridge = &state.bridges[position(state, bridge)?];
+            let mut users = HashMap::<u32, u32>::new();
+            if !bridge.meters.is_empty() {
+                let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
+                for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
+                    let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
+                    meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
+                }
             }
-        }
-        let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
-            id: *id,
-            config: meter.config.clone(),
-            created_ms: meter.created_ms,
-            flow_count: users.get(id).copied().unwrap_or(0),
-            stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
-        };
-        Ok(bridge.meters.iter().map(entry).collect())
+            let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
+                id: *id,
+                config: meter.config.clone(),
+                created_ms: meter.created_ms,
+                flow_count: users.get(id).copied().unwrap_or(0),
+                stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
+            };
+            Ok(bridge.meters.iter().map(entry).collect())
+        })
     }
 }

@@ -26,8 +26,9 @@ use crate::removed::RemovedRules;
 use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
+use crate::tables_lock::TablesLock;
 use crate::xlate_cache::XlateCache;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
@@ -40,7 +41,7 @@ pub struct Ofproto(pub(crate) Arc<Shared>);
 
 /// What all clones share.
 pub(crate) struct Shared {
-    state: RwLock<SwitchState>,
+    state: TablesLock<SwitchState>,
     /// Held during a whole change; the state's lock is taken only for moments.
     writer: Mutex<Writer>,
     pub epoch: AtomicU64,
@@ -100,7 +101,7 @@ impl Ofproto {
     /// A switch without bridges.
     pub fn new() -> Self {
         Ofproto(Arc::new(Shared {
-            state: RwLock::default(),
+            state: TablesLock::default(),
             writer: Mutex::default(),
             epoch: AtomicU64::new(1),
             store: OnceLock::new(),
@@ -124,6 +125,16 @@ impl Ofproto {
         self.0.state.read()
     }
 
+    /// Calls `look` with the state, for what may take long: PMDs go on translating, changes wait.
+    pub(crate) fn survey<T>(&self, look: impl FnOnce(&SwitchState) -> T) -> T {
+        self.0.state.survey(look)
+    }
+
+    /// A PMD has misses to translate, or none any more: changes wait for it meanwhile, within a bound.
+    pub(crate) fn set_asking(&self, is_asking: bool) {
+        if is_asking { self.0.state.begin_asking() } else { self.0.state.end_asking() }
+    }
+
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         self.0.writer.lock()
     }
@@ -131,7 +142,7 @@ impl Ofproto {
     /// Changes the state. The caller holds the writer's lock.
     pub(crate) fn change<T>(&self, writer: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
         writer.holds += 1;
-        f(&mut self.0.state.write())
+        self.0.state.change(f)
     }
 
     /// How often the tables were locked for a change. Large changes hold the lock for a piece at a time, so that packets

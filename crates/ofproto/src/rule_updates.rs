@@ -2,11 +2,14 @@
 
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
-use crate::flow_mod::{CHUNK, PendingTransaction};
+use crate::flow_mod::PendingTransaction;
 use crate::ofproto::Ofproto;
 use crate::rule_monitor::{PendingUpdate, RuleMonitor, RuleUpdate, Transaction};
 use crate::rule_select::rules_of;
 use std::sync::Arc;
+
+/// Updates that are looked up before the tables may change again.
+const UPDATES_AT_ONCE: usize = 256;
 
 impl PendingUpdate {
     fn resolve(self, state: &SwitchState, bridge: BridgeId) -> Option<RuleUpdate> {
@@ -37,7 +40,8 @@ impl Ofproto {
         let mut updates = updates.into_iter().peekable();
         while updates.peek().is_some() {
             let state = self.state();
-            let chunk = updates.by_ref().take(CHUNK).filter_map(|update| update.resolve(&state, id)).collect();
+            let chunk =
+                updates.by_ref().take(UPDATES_AT_ONCE).filter_map(|update| update.resolve(&state, id)).collect();
             drop(state);
             monitor.updated(&bridge, transaction, chunk);
         }

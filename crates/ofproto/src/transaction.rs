@@ -6,7 +6,7 @@ use crate::bridge_config::BridgeId;
 use crate::check::check_table;
 use crate::error::Error;
 use crate::expiry::RulePlace;
-use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, TableChange, WideChange};
+use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, Selected, TableChange, WideChange};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
@@ -139,7 +139,7 @@ impl Ofproto {
                 })
             };
             if let Err(error) = result {
-                self.change(&mut writer, |state| pending.revert(state.bridge_mut(id).expect(STAYS)));
+                while self.change(&mut writer, |state| pending.revert_piece(state.bridge_mut(id).expect(STAYS))) {}
                 return Err(error);
             }
             done += chunk.len().max(1);
@@ -252,8 +252,8 @@ impl Ofproto {
             self.hide_all(writer, id, pending, DeletedRules { places: &selected, reason: FlowRemovedReason::Delete });
             return Ok(());
         }
-        let begun =
-            self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, &selected));
+        let places = Selected::new(self.state().bridge(id).expect(STAYS), &selected);
+        let begun = self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, places));
         let Some(actions) = begun? else { return Ok(()) };
         for piece in selected.chunks(CHUNK) {
             self.change(writer, |state| {

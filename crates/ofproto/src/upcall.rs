@@ -103,6 +103,14 @@ impl Upcall for UpcallHandle {
         })
     }
 
+    fn begin_batch(&mut self) {
+        self.ofproto.set_asking(true);
+    }
+
+    fn end_batch(&mut self) {
+        self.ofproto.set_asking(false);
+    }
+
     fn is_current(&self, version: u64) -> bool {
         self.ofproto.epoch() == version
     }

@@ -403,7 +403,7 @@ fn tables_count_searches() {
 
 /// Changes `rules` rules, and sees that no hold of the tables' lock changed more than its piece of them.
 fn in_pieces<T>(ofproto: &Ofproto, rules: usize, change: impl FnOnce() -> T) -> T {
-    const PIECE: u64 = 256;
+    const PIECE: u64 = 16;
     let before = ofproto.write_holds();
     let changed = change();
     let holds = ofproto.write_holds() - before;
@@ -429,7 +429,11 @@ fn many_rules_are_changed_in_pieces() {
         parse("table=1", FlowCommand::Delete),
         parse("table=1,priority=7,actions=group:9", FlowCommand::Add),
     ];
-    assert!(ofproto.bundle("br0", &wide, 0).is_err());
+    assert!(in_pieces(&ofproto, 3 * N, || ofproto.bundle("br0", &wide, 0).is_err()), "changed, deleted, undone");
+    assert_eq!(count(&ofproto), N);
+    let more: Vec<FlowMod> =
+        rules.iter().map(|rule| FlowMod { priority: 9, ..rule.clone() }).chain([wide[2].clone()]).collect();
+    assert!(in_pieces(&ofproto, 2 * N, || ofproto.bundle("br0", &more, 0).is_err()), "added and undone");
     assert_eq!(count(&ofproto), N);
     assert_eq!(in_pieces(&ofproto, N, || ofproto.bundle("br0", &wide[..1], 0).unwrap().modified), N);
     assert_eq!(ofproto.tick(10_000).expired_rules, 0);

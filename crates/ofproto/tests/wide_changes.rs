@@ -49,7 +49,7 @@ fn took(work: impl FnOnce()) -> Duration {
 
 /// As [`took`], for a change of `rules` rules: no hold of the tables' lock changes more than its piece of them.
 fn took_in_pieces(ofproto: &Ofproto, rules: usize, work: impl FnOnce()) -> Duration {
-    const PIECE: u64 = 256;
+    const PIECE: u64 = 16;
     let before = ofproto.write_holds();
     let took = took(work);
     let holds = ofproto.write_holds() - before;
