@@ -2,6 +2,7 @@
 
 use crate::Ct;
 use sluice_flow::TunnelKey;
+use sluice_flow::geneve::{GeneveOption, OptionMap};
 use sluice_flow::layout::Span;
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::TunnelHeader;
@@ -63,7 +64,7 @@ pub enum Action {
         fields: Box<[MaskedField]>,
     },
     /// Note the tunnel that the packet is to leave by, for an output to the port that serves it.
-    SetTunnel(Box<TunnelKey>),
+    SetTunnel(Box<SetTunnel>),
     /// Put a tunnel's header in front of it.
     TunnelPush(std::sync::Arc<TunnelPush>),
     /// Take off the header of a tunnel that came to this switch, and look up what was within.
@@ -72,6 +73,8 @@ pub enum Action {
         backend: PortNo,
         /// What the header is.
         kind: TunnelKind,
+        /// The options of Geneve that fields stand for; `None` if there are none.
+        options: Option<std::sync::Arc<OptionMap>>,
     },
     /// Push an 802.1Q or 802.1ad tag.
     PushVlan {
@@ -153,6 +156,15 @@ pub enum Action {
     },
     /// Drop it (only ever alone; an empty list does the same).
     Drop,
+}
+
+/// The tunnel that a packet is to leave by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SetTunnel {
+    /// Its fields.
+    pub key: TunnelKey,
+    /// Its options of Geneve.
+    pub options: Box<[GeneveOption]>,
 }
 
 /// A tunnel's header to be pushed.

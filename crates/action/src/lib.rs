@@ -14,7 +14,7 @@ mod meter;
 mod text;
 mod upcall;
 
-pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo, TunnelPush};
+pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo, SetTunnel, TunnelPush};
 pub use ct::Ct;
 pub use edit::edit;
 pub use flow_memory::{ALLOCATION_BYTES, FlowCharge, FlowMemory, actions_bytes};

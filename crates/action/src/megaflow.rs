@@ -2,6 +2,7 @@
 
 use crate::{Actions, FlowMemory, Translation};
 use sluice_fate::DropReason;
+use sluice_flow::layout::PACKET_LINES;
 use sluice_flow::{Line, PacketKey};
 use std::any::Any;
 use std::sync::Arc;
@@ -30,8 +31,9 @@ impl MegaflowMatch {
             }
         }
         // The mask says nothing about presence, so line 0 must keep what make_present recorded.
-        let presence =
-            (1..4).filter(|&i| !masked.lines[i].is_zero() && !mask.line(i).is_zero()).fold(0, |p, i| p | 1 << i);
+        let presence = (1..PACKET_LINES)
+            .filter(|&i| !masked.lines[i].is_zero() && !mask.line(i).is_zero())
+            .fold(0, |p, i| p | 1 << i);
         masked.lines[0].0[sluice_flow::layout::PRESENCE.offset] = presence;
         MegaflowMatch { mask, key: masked }
     }
@@ -44,7 +46,8 @@ impl MegaflowMatch {
         let mut mask: Line = self.mask.lines[0];
         mask.0[sluice_flow::layout::PRESENCE.offset] = 0;
         key.lines[0].and(&mask) == first
-            && (1..4).all(|i| self.mask.line(i).is_zero() || key.line(i).and(self.mask.line(i)) == *self.key.line(i))
+            && (1..PACKET_LINES)
+                .all(|i| self.mask.line(i).is_zero() || key.line(i).and(self.mask.line(i)) == *self.key.line(i))
     }
 }
 
@@ -53,7 +56,8 @@ pub fn agree_under(mask: &PacketKey, a: &PacketKey, b: &PacketKey) -> bool {
     let mut first = mask.lines[0];
     first.0[sluice_flow::layout::PRESENCE.offset] = 0;
     a.lines[0].and(&first) == b.lines[0].and(&first)
-        && (1..4).all(|i| mask.line(i).is_zero() || a.line(i).and(mask.line(i)) == b.line(i).and(mask.line(i)))
+        && (1..PACKET_LINES)
+            .all(|i| mask.line(i).is_zero() || a.line(i).and(mask.line(i)) == b.line(i).and(mask.line(i)))
 }
 
 /// The traffic of a megaflow, over all PMDs.

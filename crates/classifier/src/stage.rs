@@ -67,6 +67,8 @@ const METADATA: &[Span] = &[
     layout::TUN_ERSPAN_HWID,
     layout::TUN_GTPU_FLAGS,
     layout::TUN_GTPU_MSGTYPE,
+    layout::TUN_OPTIONS,
+    layout::TUN_OPTIONS_PRESENT,
     layout::REGS,
     layout::METADATA,
     layout::CONJ_ID,

@@ -26,6 +26,8 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::GroupMemory(_) => Error::GroupModOutOfGroups,
         Why::Unsupported { .. } => Error::ActionBadType,
         Why::MissingField { .. } => Error::MatchBadField,
+        Why::UnmappedOption(_) => Error::FlowModInvalidTlvField,
+        Why::OptionBits { .. } => Error::ActionBadSetLen,
         Why::BadOutGroup(_) => Error::ActionBadOutGroup,
         Why::GroupExists(_) => Error::GroupModGroupExists,
         Why::NoGroup(_) => Error::GroupModUnknownGroup,

@@ -49,7 +49,10 @@ impl Connection {
                 let known = self.queue_configs(wanted, QUEUE_ALL);
                 known.map(|queues| Some(Message::QueueGetConfigReply(port, queues)))
             }
-            Message::TlvTableMod(m) => self.conn_mgr.tlv_table.lock().change(&m).map(|()| None),
+            Message::TlvTableMod(m) => {
+                let (ofproto, bridge) = (&self.switch.ofproto, &self.conn_mgr.bridge);
+                self.conn_mgr.tlv_table.lock().carry_out(&m, ofproto, bridge).map(|()| None)
+            }
             Message::TlvTableRequest => Ok(Some(Message::TlvTableReply(self.conn_mgr.tlv_table.lock().reply()))),
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
             Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),

@@ -1,6 +1,11 @@
-//! The Geneve options that stand for tunnel metadata fields, one table for each bridge. Flows cannot match these fields
-//! yet; controllers and `ovs-save` read and restore the table all the same. Source: Open vSwitch, lib/tun-metadata.c.
+//! The Geneve options that stand for tunnel metadata fields, one table for each bridge. Rules can name the fields for
+//! which a packet's key has room; the others are kept for controllers and `ovs-save`, which read and restore the table.
+//! Source: Open vSwitch, lib/tun-metadata.c.
 
+use sluice_flow::FieldId;
+use sluice_flow::geneve::OptionKind;
+use sluice_ofp::{FlowCommand, FlowMod, OfAction};
+use sluice_ofproto::Ofproto;
 use sluice_openflow::Error;
 use sluice_openflow::message::tlv_table::{TLV_FIELDS, TlvCommand, TlvMap, TlvTableMod, TlvTableReply};
 use std::collections::BTreeMap;
@@ -32,6 +37,23 @@ impl TlvTable {
         Ok(())
     }
 
+    /// Carries out a request: changes the table, and what the fields stand for in the bridge.
+    ///
+    /// # Errors
+    /// As [`TlvTable::change`]; and if a field goes that a rule uses, or another bridge uses it otherwise.
+    pub fn carry_out(&mut self, change: &TlvTableMod, ofproto: &Ofproto, bridge: &str) -> Result<(), Error> {
+        let mut new = self.clone();
+        new.change(change)?;
+        let gone: Vec<u16> = self.by_field.keys().filter(|i| !new.by_field.contains_key(i)).copied().collect();
+        if !gone.is_empty() && is_used(&gone, ofproto, bridge) {
+            return Err(Error::TlvModInvalidTlvDel);
+        }
+        let mapped: Vec<_> = new.by_field.values().map(option).collect();
+        ofproto.map_tunnel_options(bridge, &mapped).map_err(|_| Error::TlvModDupEntry)?;
+        *self = new;
+        Ok(())
+    }
+
     fn add(&mut self, map: TlvMap) -> Result<(), Error> {
         if self.by_field.contains_key(&map.index) {
             return Err(Error::TlvModAlreadyMapped);
@@ -52,6 +74,23 @@ impl TlvTable {
         let maps = self.by_field.values().copied().collect();
         TlvTableReply { max_space: SPACE, max_fields: TLV_FIELDS, maps }
     }
+}
+
+/// A field and its option.
+fn option(map: &TlvMap) -> (usize, OptionKind) {
+    (map.index.into(), OptionKind { class: map.class, kind: map.kind, length: map.length })
+}
+
+/// Whether a rule of the bridge matches one of the fields or names it in an action.
+fn is_used(fields: &[u16], ofproto: &Ofproto, bridge: &str) -> bool {
+    let every_rule = FlowMod::new(FlowCommand::Delete);
+    let rules = ofproto.rules(bridge, &every_rule).unwrap_or_default();
+    let fields: Vec<_> = fields.iter().filter_map(|i| FieldId::tun_metadata((*i).into())).collect();
+    rules.iter().any(|entry| {
+        let named = OfAction::flattened(&entry.rule.actions).flat_map(OfAction::subfields);
+        fields.iter().any(|field| field.field().is_present(&entry.matches.mask))
+            || named.into_iter().any(|bits| fields.contains(&bits.field))
+    })
 }
 
 #[cfg(test)]

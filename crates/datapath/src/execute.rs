@@ -21,6 +21,7 @@ use sluice_action::{Action, Actions, Ct, HashAlgorithm, Header, MaskedField, Por
 use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
+use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::VlanLimit;
@@ -238,7 +239,9 @@ impl Executor {
         match action {
             Action::Output(port) => self.output(*port, action_context, context),
             Action::Recirc(id) => self.recirculate(*id, action_context, context),
-            Action::TunnelPop { backend, kind } => self.pop_tunnel(*backend, *kind, action_context, context),
+            Action::TunnelPop { backend, kind, options } => {
+                self.pop_tunnel((*backend, *kind, options.as_deref()), action_context, context);
+            }
             Action::Clone(actions) | Action::Sample { actions, .. } => {
                 action_context.cut = 0;
                 self.execute(actions, action_context, context);
@@ -336,8 +339,7 @@ impl Executor {
     /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by `backend`.
     fn pop_tunnel(
         &mut self,
-        backend: PortNo,
-        kind: TunnelKind,
+        (backend, kind, options): (PortNo, TunnelKind, Option<&OptionMap>),
         action_context: ActionContext<'_>,
         context: &mut Context<'_, '_>,
     ) {
@@ -345,7 +347,7 @@ impl Executor {
         if !self.recirc.admits(&origin) {
             return context.discard(packet, DropReason::RecircDepth);
         }
-        match tunnel::pop(backend, kind, &mut packet, key, context.vlan_limit) {
+        match tunnel::pop((backend, kind, options), &mut packet, key, context.vlan_limit) {
             Ok(key) => {
                 self.recirc.push(packet, key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
             }

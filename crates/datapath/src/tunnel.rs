@@ -4,6 +4,7 @@ use crate::action_context::ActionContext;
 use crate::context::Context;
 use sluice_action::{PortNo, TunnelPush};
 use sluice_fate::DropReason;
+use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
 use sluice_flow::{Metadata, PacketKey, extract, layout};
 use sluice_packet::{Packet, VlanLimit};
@@ -59,15 +60,20 @@ fn outer_metadata(key: &PacketKey) -> Metadata {
     Metadata::of_key(&kept)
 }
 
-/// Takes a header off a packet; the key of what was within, which has come by `backend` with the mark of its outer packet.
+/// Takes a header off a packet; the key of what was within, which has come by `backend` with the mark of its outer packet
+/// and with the options that the map knows.
 pub(crate) fn pop(
-    backend: PortNo,
-    kind: TunnelKind,
+    (backend, kind, options): (PortNo, TunnelKind, Option<&OptionMap>),
     packet: &mut Packet,
     outer: &PacketKey,
     vlan_limit: VlanLimit,
 ) -> Result<PacketKey, DropReason> {
     let popped = header::pop(kind, packet.bytes()).map_err(|_| DropReason::TunnelPop)?;
+    let mut with_options = PacketKey::ZERO;
+    if let Some(map) = options.filter(|_| !popped.options.is_empty()) {
+        let list = packet.bytes().get(popped.options.clone()).ok_or(DropReason::TunnelPop)?;
+        map.read(list, &mut with_options).map_err(|_| DropReason::TunnelPop)?;
+    }
     let size = u16::try_from(popped.inner.start).map_err(|_| DropReason::TunnelPop)?;
     packet.frame.truncate(popped.inner.end);
     packet.frame.trim_front(size);
@@ -79,5 +85,8 @@ pub(crate) fn pop(
     extract(packet.bytes(), &Metadata::of_key(&known).with_vlan_limit(vlan_limit), &mut key)
         .map_err(|_| DropReason::TunnelPop)?;
     popped.tunnel.put(&mut key);
+    if with_options.number(layout::TUN_OPTIONS_PRESENT) != 0 {
+        *key.make_present(layout::TUN_OPTIONS.line()) = *with_options.line(layout::TUN_OPTIONS.line());
+    }
     Ok(key)
 }

@@ -7,6 +7,7 @@ use crate::Megaflow;
 use crate::counters::COUNTERS_BYTES;
 use sluice_action::{ALLOCATION_BYTES, Actions, MegaflowMatch, actions_bytes};
 use sluice_flow::Line;
+use sluice_flow::layout::PACKET_LINES;
 
 /// The state of a slot of the arena.
 const SLOT_STATE: usize = 8;
@@ -30,7 +31,7 @@ impl Footprint {
     pub fn bytes(&self, actions: &Actions) -> u32 {
         let record = (size_of::<Megaflow>() + SLOT_STATE).next_multiple_of(64) + INDEX_ENTRY;
         let matched = size_of::<MegaflowMatch>() + ALLOCATION_BYTES;
-        let lines = if self.has_further_lines { size_of::<[Line; 3]>() + ALLOCATION_BYTES } else { 0 };
+        let lines = if self.has_further_lines { size_of::<[Line; PACKET_LINES - 1]>() + ALLOCATION_BYTES } else { 0 };
         let pmds = self.pmds * (COUNTERS_BYTES + SUBTABLE_ENTRY);
         u32::try_from(record + matched + lines + pmds + actions_bytes(actions)).unwrap_or(u32::MAX)
     }

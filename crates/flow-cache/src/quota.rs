@@ -13,6 +13,7 @@
 use crate::Mask;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
+use sluice_flow::layout::PACKET_LINES;
 use std::sync::Arc;
 
 /// The usage of all ports.
@@ -103,7 +104,7 @@ fn whole_bytes(mask: &PacketKey) -> PacketKey {
     use sluice_flow::layout::PRESENCE;
     let mut whole = *mask;
     let presence = mask.lines[0].0[PRESENCE.offset];
-    for i in (0..4).filter(|&i| i == 0 || !mask.line(i).is_zero()) {
+    for i in (0..PACKET_LINES).filter(|&i| i == 0 || !mask.line(i).is_zero()) {
         whole.lines[i].0.iter_mut().filter(|byte| **byte != 0).for_each(|byte| *byte = 0xff);
     }
     // The presence byte is not a field.

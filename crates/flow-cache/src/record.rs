@@ -3,7 +3,8 @@
 use crate::lineage::Lineage;
 use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Translation, XcacheHandle};
 use sluice_fate::DropReason;
-use sluice_flow::{Line, PacketKey, layout};
+use sluice_flow::layout::{self, PACKET_LINES};
+use sluice_flow::{Line, PacketKey};
 use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{HashKey, VectorOps, compare, hash};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Mask {
     /// Line 0 as words, presence byte zero.
     words: [u64; 8],
-    /// Bit `i`: it has bits in line `i`, 1 to 3.
+    /// Bit `i`: it has bits in line `i`, 1 to 4.
     further: u8,
     /// The whole mask.
     pub whole: PacketKey,
@@ -58,7 +59,7 @@ pub(crate) struct NewFlow<'a> {
 #[repr(C)]
 pub struct Megaflow {
     id: FlowId,
-    /// Bit `i`: the mask has bits in line `i`, 1 to 3.
+    /// Bit `i`: the mask has bits in line `i`, 1 to 4.
     further: u8,
     no_output: DropReason,
     verdict: FlowVerdict,
@@ -67,8 +68,8 @@ pub struct Megaflow {
     xcache: XcacheHandle,
     /// Line 0 of the masked key.
     key: [u64; 8],
-    /// Lines 1 to 3, if any of them has bits.
-    further_key: Option<Box<[Line; 3]>>,
+    /// Lines 1 to 4, if any of them has bits.
+    further_key: Option<Box<[Line; PACKET_LINES - 1]>>,
     version: u64,
     created_ms: u64,
     serial: u64,
@@ -89,7 +90,7 @@ impl Mask {
     pub fn new(mask: &PacketKey) -> Self {
         let mut words = compare::words(&mask.lines[0].0);
         words[PRESENCE_WORD] &= !PRESENCE_BITS;
-        let further = (1..4).filter(|&i| !mask.line(i).is_zero()).fold(0, |bits, i| bits | 1 << i);
+        let further = (1..PACKET_LINES).filter(|&i| !mask.line(i).is_zero()).fold(0, |bits, i| bits | 1 << i);
         Mask { words, further, whole: *mask }
     }
 
@@ -106,7 +107,7 @@ impl Mask {
 
     /// The lines behind line 0 in which it has bits.
     fn further(&self) -> impl Iterator<Item = usize> {
-        (1..4).filter(|i| self.further >> i & 1 != 0)
+        (1..PACKET_LINES).filter(|i| self.further >> i & 1 != 0)
     }
 
     /// A hash of a key under this copy of the mask.
@@ -153,7 +154,7 @@ impl Megaflow {
             actions: translation.actions.clone(),
             xcache: translation.xcache.clone(),
             key: mask.first_of(key),
-            further_key: (mask.further != 0).then(|| Box::new([line(1), line(2), line(3)])),
+            further_key: (mask.further != 0).then(|| Box::new(std::array::from_fn(|i| line(i + 1)))),
             version: translation.version,
             created_ms,
             serial,

@@ -51,7 +51,7 @@ pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
 }
 
 /// The further lines that count, as bits of the presence byte.
-const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line();
+const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line() | 1 << layout::TUN_OPTIONS.line();
 
 /// The hashes of the first `n` keys. Hashes behind them are overwritten.
 #[inline(always)]
@@ -94,7 +94,11 @@ fn hash_one_by_one(secret: &HashKey, keys: &[PacketKey], hashes: &mut [u64; BATC
 #[inline(never)]
 fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
     let line = |i: usize| secret.line(i, &compare::words(&key.line(i).0));
-    line(layout::IPV6_SRC.line()).wrapping_add(line(layout::TUN_ID.line()))
+    let sum = line(layout::IPV6_SRC.line()).wrapping_add(line(layout::TUN_ID.line()));
+    // Few packets have options, and the others need not pay for them.
+    let options = layout::TUN_OPTIONS.line();
+    let has_options = key.lines[0].0[layout::PRESENCE.offset] >> options & 1 != 0;
+    if has_options { sum.wrapping_add(line(options)) } else { sum }
 }
 
 #[cfg(test)]

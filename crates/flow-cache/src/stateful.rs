@@ -217,7 +217,7 @@ impl World {
         let Setup { hash, emc_entries, smc_entries, .. } = setup;
         let secret = match hash {
             Hash::Good => HashKey::from_seed(1),
-            Hash::Weak | Hash::Constant => HashKey::from_addends([0; 32]),
+            Hash::Weak | Hash::Constant => HashKey::from_addends([0; sluice_simd::hash::PLACES]),
         };
         let table = MegaflowTable::new(96, &secret).unwrap();
         let pmd = |number| Levels {

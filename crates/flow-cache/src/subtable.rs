@@ -5,6 +5,7 @@ use crate::tag_index::TagIndex;
 use crate::{Hits, LookupBatch, Mask, Megaflow};
 use sluice_action::FlowId;
 use sluice_flow::PacketKey;
+use sluice_flow::layout::PACKET_LINES;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::Slots;
@@ -60,7 +61,7 @@ impl Subtable {
             first[n_first] = touched;
             n_first += 1;
         }
-        let further = (1..4).flat_map(touched).map(with_addends).collect();
+        let further = (1..PACKET_LINES).flat_map(touched).map(with_addends).collect();
         Subtable { first, n_first, further, index: TagIndex::default(), hits: 0 }
     }
 

@@ -250,7 +250,7 @@ impl MegaflowTable {
         let line = |i: usize| compare::words(&key.line(i).and(mask.line(i)).0);
         let mut first = line(0);
         first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
-        let further = (1..4).filter(|&i| !mask.line(i).is_zero());
+        let further = (1..layout::PACKET_LINES).filter(|&i| !mask.line(i).is_zero());
         hash::finish(
             further.fold(self.secret.line(0, &first), |sum, i| sum.wrapping_add(self.secret.line(i, &line(i)))),
         )
@@ -656,7 +656,7 @@ fn identity_hash(secret: &HashKey, matched: &MegaflowMatch) -> u64 {
     let sum = |key: &PacketKey| {
         let mut first = compare::words(&key.lines[0].0);
         first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
-        let further = (1..4).map(|i| secret.line(i, &compare::words(&key.line(i).0)));
+        let further = (1..layout::PACKET_LINES).map(|i| secret.line(i, &compare::words(&key.line(i).0)));
         further.fold(secret.line(0, &first), u64::wrapping_add)
     };
     hash::finish(hash::finish(sum(&matched.mask)).wrapping_add(sum(&matched.key)))

@@ -1,18 +1,19 @@
 //! A packet's key without its absent lines.
 
+use crate::layout::PACKET_LINES;
 use crate::{Line, PacketKey};
 
-/// A [`PacketKey`] to be kept: 72 bytes for an ordinary IPv4 packet, where the key itself has 256.
+/// A [`PacketKey`] to be kept: 72 bytes for an ordinary IPv4 packet, where the key itself has 320.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactKey {
     /// Line 0 as words, with its presence byte: words, since a line would want to be aligned.
     first: [u64; 8],
-    /// Lines 1 to 3, if one of them is there.
-    further: Option<Box<[Line; 3]>>,
+    /// Lines 1 to 4, if one of them is there.
+    further: Option<Box<[Line; PACKET_LINES - 1]>>,
 }
 
 impl CompactKey {
-    /// One of the 32 words of the key, as [`Line::words`] gives them; zero if its line is absent.
+    /// One of the words of the key, as [`Line::words`] gives them; zero if its line is absent.
     pub fn word(&self, place: usize) -> u64 {
         match place / 8 {
             0 => self.first[place],
@@ -23,8 +24,8 @@ impl CompactKey {
 
 impl From<&PacketKey> for CompactKey {
     fn from(key: &PacketKey) -> Self {
-        let is_there = (1..4).any(|i| !key.line(i).is_zero());
-        let further = is_there.then(|| Box::new([1, 2, 3].map(|i| *key.line(i))));
+        let is_there = (1..PACKET_LINES).any(|i| !key.line(i).is_zero());
+        let further = is_there.then(|| Box::new(std::array::from_fn(|i| *key.line(i + 1))));
         CompactKey { first: key.lines[0].words(), further }
     }
 }
@@ -58,7 +59,7 @@ mod tests {
             let again = PacketKey::from(&CompactKey::from(&key));
             assert_eq!((again, again.get(span)), (key, key.get(span)));
             let words = |line: usize| key.line(line).words();
-            (0..32).for_each(|i| assert_eq!(CompactKey::from(&key).word(i), words(i / 8)[i % 8]));
+            (0..8 * PACKET_LINES).for_each(|i| assert_eq!(CompactKey::from(&key).word(i), words(i / 8)[i % 8]));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The keys themselves.
 
-use crate::layout::{self, FLOW_KEY_SIZE, PACKET_KEY_SIZE, Span};
+use crate::layout::{self, FLOW_KEY_SIZE, PACKET_KEY_SIZE, PACKET_LINES, Span};
 
 /// Bytes in a key line: one cache line.
 pub const LINE_SIZE: usize = 64;
@@ -10,7 +10,7 @@ pub const LINE_SIZE: usize = 64;
 #[repr(C, align(64))]
 pub struct Line(pub [u8; LINE_SIZE]);
 
-/// The datapath's key of a packet: line 0 always, lines 1 to 3 if byte [`layout::PRESENCE`] says so.
+/// The datapath's key of a packet: line 0 always, lines 1 to 4 if byte [`layout::PRESENCE`] says so.
 ///
 /// A line that is not present holds anything; read it through [`PacketKey::line`], which gives zeros then.
 /// A mask is a `PacketKey` too: its presence byte says which of its lines have bits, and is itself no part of the mask.
@@ -18,7 +18,7 @@ pub struct Line(pub [u8; LINE_SIZE]);
 #[repr(C)]
 pub struct PacketKey {
     /// The lines as stored.
-    pub lines: [Line; 4],
+    pub lines: [Line; PACKET_LINES],
 }
 
 /// The key that OpenFlow tables match on: a [`PacketKey`] with every line present (absent lines are zero), and two more
@@ -28,9 +28,12 @@ pub struct PacketKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {
-    /// Lines 0 to 5.
-    pub lines: [Line; 6],
+    /// Lines 0 to 6.
+    pub lines: [Line; FLOW_LINES],
 }
+
+/// Lines of a `FlowKey`.
+const FLOW_LINES: usize = FLOW_KEY_SIZE / LINE_SIZE;
 
 /// A tunnel's addresses: where those of both families stand in the datapath, and where those of IPv4 stand in tables.
 const TUNNEL_ADDRESSES: [(Span, Span); 2] =
@@ -96,12 +99,12 @@ impl std::fmt::Debug for Line {
 
 impl PacketKey {
     /// No bit set, no line but line 0 present.
-    pub const ZERO: PacketKey = PacketKey { lines: [Line::ZERO; 4] };
+    pub const ZERO: PacketKey = PacketKey { lines: [Line::ZERO; PACKET_LINES] };
 
     /// Every bit set, every line present: the mask that matches every field.
     pub const ONES: PacketKey = {
-        let mut lines = [Line([0xff; LINE_SIZE]); 4];
-        lines[0].0[layout::PRESENCE.offset] = 0x0e;
+        let mut lines = [Line([0xff; LINE_SIZE]); PACKET_LINES];
+        lines[0].0[layout::PRESENCE.offset] = 0x1e;
         PacketKey { lines }
     };
 
@@ -162,7 +165,7 @@ impl PartialEq for PacketKey {
         let mut b = other.lines[0];
         a.0[layout::PRESENCE.offset] = 0;
         b.0[layout::PRESENCE.offset] = 0;
-        a == b && (1..4).all(|i| self.line(i) == other.line(i))
+        a == b && (1..PACKET_LINES).all(|i| self.line(i) == other.line(i))
     }
 }
 
@@ -173,7 +176,7 @@ impl std::hash::Hash for PacketKey {
         let mut first = self.lines[0];
         first.0[layout::PRESENCE.offset] = 0;
         first.hash(state);
-        (1..4).for_each(|i| self.line(i).hash(state));
+        (1..PACKET_LINES).for_each(|i| self.line(i).hash(state));
     }
 }
 
@@ -185,21 +188,21 @@ impl Default for PacketKey {
 
 impl std::fmt::Debug for PacketKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries((0..4).map(|i| self.line(i))).finish()
+        f.debug_list().entries((0..PACKET_LINES).map(|i| self.line(i))).finish()
     }
 }
 
 impl FlowKey {
     /// No bit set.
-    pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; 6] };
+    pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; FLOW_LINES] };
 
     /// Every bit set.
-    pub const ONES: FlowKey = FlowKey { lines: [Line([0xff; LINE_SIZE]); 6] };
+    pub const ONES: FlowKey = FlowKey { lines: [Line([0xff; LINE_SIZE]); FLOW_LINES] };
 
     /// The table key of a packet: its lines, registers and metadata zero.
     pub fn of_packet(key: &PacketKey) -> Self {
         let mut out = FlowKey::ZERO;
-        (0..4).for_each(|i| out.lines[i] = *key.line(i));
+        (0..PACKET_LINES).for_each(|i| out.lines[i] = *key.line(i));
         out.lines[0].0[layout::PRESENCE.offset] = 0;
         for (wide, narrow) in TUNNEL_ADDRESSES {
             if let Some(address) = out.get(wide).strip_prefix(&IPV4_MAPPED) {
@@ -223,7 +226,7 @@ impl FlowKey {
 
     /// The lines of a packet, in which a tunnel's IPv4 addresses stand behind `prefix` in place of those of IPv6.
     fn packet_lines(&self, prefix: [u8; 12]) -> PacketKey {
-        let mut out = PacketKey { lines: [self.lines[0], self.lines[1], self.lines[2], self.lines[3]] };
+        let mut out = PacketKey { lines: std::array::from_fn(|i| self.lines[i]) };
         if TUNNEL_ADDRESSES.iter().any(|(_, narrow)| self.number(*narrow) != 0) {
             for (wide, narrow) in TUNNEL_ADDRESSES {
                 let to = &mut out.lines[wide.line()].0[wide.offset % LINE_SIZE..][..wide.size];
@@ -231,7 +234,7 @@ impl FlowKey {
                 to[12..].copy_from_slice(self.get(narrow));
             }
         }
-        let presence = (1..4).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
+        let presence = (1..PACKET_LINES).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
         out.lines[0].0[layout::PRESENCE.offset] = presence;
         out
     }

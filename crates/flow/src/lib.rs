@@ -14,6 +14,7 @@ pub mod ct_state;
 mod extract;
 pub mod field;
 mod flow_match;
+pub mod geneve;
 pub mod hash;
 mod key;
 pub mod layout;

@@ -12,6 +12,7 @@ mod group;
 mod meter;
 pub mod ofpact;
 mod paused;
+mod subfields;
 pub mod text;
 mod version;
 

@@ -62,7 +62,7 @@ fn facts(field: &Field, sample: &str) -> String {
 fn row_name(field: &Field) -> String {
     let stem = field.name.trim_end_matches(|c: char| c.is_ascii_digit());
     match stem {
-        "reg" | "xreg" | "xxreg" | "nsh_c" => format!("{stem}<N>"),
+        "reg" | "xreg" | "xxreg" | "nsh_c" | "tun_metadata" => format!("{stem}<N>"),
         _ => field.name.to_owned(),
     }
 }

@@ -15,10 +15,12 @@ use crate::rule::Rule;
 use crate::rule_memory::SubtableCharge;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
+use crate::tunnel_options::TunnelOptions;
 use crate::tunnel_ports::TunnelPorts;
 use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_fate::{DropReason, MemoryShare};
+use sluice_flow::geneve::OptionMap;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PacketKey, PortNames, VlanLimit};
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +44,8 @@ pub(crate) struct Bridge {
     pub tables: Box<[OfTable]>,
     pub groups: Groups,
     pub meters: Meters,
+    /// The options of Geneve that fields stand for in its rules.
+    pub tunnel_options: OptionMap,
     pub mirrors: Mirrors,
     pub macs: RwLock<MacTable>,
     /// Flows that OpenFlow does not show.
@@ -136,6 +140,7 @@ impl Bridge {
             tables,
             groups: Groups::new(),
             meters: Meters::new(),
+            tunnel_options: OptionMap::default(),
             mirrors: Mirrors::default(),
             macs: RwLock::new(macs),
             hidden_flows: Vec::new(),
@@ -171,6 +176,8 @@ pub(crate) struct SwitchState {
     pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
     /// The ports that are tunnels.
     pub tunnels: TunnelPorts,
+    /// The options of Geneve that fields stand for.
+    pub tunnel_options: TunnelOptions,
     /// Where the packets of tunnels leave.
     pub routes: Routes,
     /// The bridge and the port of each port name.

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::group::Groups;
 use crate::meter::Meters;
 use sluice_flow::field::{FIELDS, FieldId, Prereq};
-use sluice_flow::{Match, layout};
+use sluice_flow::geneve::OptionMap;
+use sluice_flow::{Match, SubField, layout};
 use sluice_ofp::OfAction;
 
 /// Checks a rule's actions: everything is implemented, tables exist, and `goto_table` goes forward.
@@ -85,9 +86,22 @@ fn missing(action: &OfAction) -> Option<&'static str> {
             Some(NO_NSH)
         }
         OfAction::Move { src, dst } if is_nsh(src.field) || is_nsh(dst.field) => Some(NO_NSH),
-        OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, which is not built yet"),
         _ => None,
     }
+}
+
+/// Refuses what names an option of Geneve that the bridge has not mapped, or bits that the option does not have.
+pub(crate) fn check_options(options: &OptionMap, matches: &Match, actions: &[OfAction]) -> Result<(), Error> {
+    let matched = (0..layout::TUN_OPTIONS_MAX).filter_map(FieldId::tun_metadata);
+    let matched = matched.filter(|id| id.field().is_present(&matches.mask)).map(SubField::whole);
+    let named = OfAction::flattened(actions).flat_map(OfAction::subfields);
+    matched.chain(named).try_for_each(|bits| {
+        let Some(i) = bits.field.tunnel_option() else { return Ok(()) };
+        let field = bits.field.field().name;
+        let kind = options.get(i).ok_or(Error::UnmappedOption(field))?;
+        let has_bits = bits.is_whole() || bits.start + bits.n_bits <= 8 * u32::from(kind.length);
+        if has_bits { Ok(()) } else { Err(Error::OptionBits { field, length: kind.length }) }
+    })
 }
 
 /// Refuses actions that use unknown groups.

@@ -2,7 +2,7 @@
 
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
-use crate::check::{check_actions, check_groups, check_meters};
+use crate::check::{check_actions, check_groups, check_meters, check_options};
 use crate::error::Error;
 use crate::metadata;
 use crate::ofproto::{Ofproto, Shared};
@@ -111,6 +111,7 @@ impl PacketOutRequest {
         check_actions(0, actions)?;
         check_groups(&found.groups, actions)?;
         check_meters(&found.meters, actions)?;
+        check_options(&found.tunnel_options, &Match::ANY, actions)?;
         let in_port = OfPort(key.number(layout::IN_PORT) as u16);
         let port = found.ports.get(&in_port).and_then(|p| p.datapath()).unwrap_or(NO_PORT);
         let (start, packet_len) = (XlateStart::Bridge(bridge, key), Some(self.length as usize));

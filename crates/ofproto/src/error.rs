@@ -18,6 +18,17 @@ pub enum Error {
     /// A field that only the switch sets.
     #[error("no rule may match {0}, which only the switch itself sets")]
     HiddenField(&'static str),
+    /// A field that stands for no option.
+    #[error("{0} stands for no Geneve option in this bridge; ovs-ofctl add-tlv-map maps one")]
+    UnmappedOption(&'static str),
+    /// Bits that an option does not have.
+    #[error("{field} stands for an option of {length} bytes, and has no such bits")]
+    OptionBits {
+        /// The field.
+        field: &'static str,
+        /// Bytes of the option.
+        length: u8,
+    },
     /// There is no such port.
     #[error("bridge \"{bridge}\" has no port named \"{port}\"")]
     NoPort {

@@ -6,7 +6,7 @@
 //! a bundle of a million flows does not stop the PMDs' upcalls.
 
 use crate::bridge::{Bridge, LearnedCookie};
-use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
+use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_options, check_table};
 use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
 use crate::error::Error;
@@ -189,6 +189,7 @@ impl PendingTransaction {
     fn check(&self, bridge: &Bridge, table: u8, actions: &[OfAction]) -> Result<(), Error> {
         check_actions(table, actions)?;
         check_meters(&bridge.meters, actions)?;
+        check_options(&bridge.tunnel_options, &Match::ANY, actions)?;
         check_groups(self.groups.as_ref().unwrap_or(&bridge.groups), actions)
     }
 
@@ -198,6 +199,9 @@ impl PendingTransaction {
         if let Some(table) = fm.table.filter(|&t| t != 255) {
             check_table(table)?;
         }
+        let trimmed = bridge.tunnel_options.without_empty_values(&fm.matches);
+        let trimmed = trimmed.map(|matches| FlowMod { matches, ..fm.clone() });
+        let fm = trimmed.as_ref().unwrap_or(fm);
         match fm.command {
             FlowCommand::Add => self.add(bridge, fm),
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(bridge, fm),
@@ -220,6 +224,7 @@ impl PendingTransaction {
         let table = fm.table.unwrap_or(0);
         check_table(table)?;
         check_match(&fm.matches)?;
+        check_options(&bridge.tunnel_options, &fm.matches, &[])?;
         self.check(bridge, table, &fm.actions)?;
         let rules = bridge.rules_mut(table);
         let old = rules.find_exact(&fm.matches, priority, LATEST).map(|r| (r.id(), Arc::clone(r.payload())));

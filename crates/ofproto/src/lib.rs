@@ -130,6 +130,7 @@ mod trace_passes;
 mod transaction;
 mod tunnel;
 mod tunnel_config;
+mod tunnel_options;
 mod tunnel_ports;
 mod upcall;
 mod xlate;

@@ -30,6 +30,7 @@ use crate::tables_lock::TablesLock;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
+use sluice_flow::geneve::{OptionKind, OptionMap};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -233,6 +234,28 @@ impl Ofproto {
         Ok(())
     }
 
+    /// Changes which options of Geneve the fields `tun_metadata0` and on stand for in a bridge.
+    ///
+    /// # Errors
+    /// With the field, if another bridge has it stand for another option.
+    pub fn map_tunnel_options(&self, bridge: &str, mapped: &[(usize, OptionKind)]) -> Result<(), usize> {
+        self.change(&mut self.writer(), |state| {
+            state.tunnel_options.map(bridge, mapped)?;
+            if let Some(found) = state.bridges.iter_mut().find(|found| found.name() == bridge) {
+                found.tunnel_options = OptionMap::default();
+                mapped.iter().for_each(|(i, kind)| _ = found.tunnel_options.set(*i, *kind));
+            }
+            Ok::<(), usize>(())
+        })?;
+        self.announce(&Changes::everything());
+        Ok(())
+    }
+
+    /// The options of Geneve that fields stand for.
+    pub fn tunnel_options(&self) -> OptionMap {
+        self.state().tunnel_options.all()
+    }
+
     /// The epoch, which increases with every change that translations depend on.
     pub fn epoch(&self) -> u64 {
         self.0.epoch.load(SeqCst)
@@ -303,6 +326,8 @@ impl Ofproto {
                 }
             }
             state.by_name.retain(|_, (id, _)| *id != bridge.id);
+            // What is left of a map agrees with itself.
+            let _ = state.tunnel_options.map(name, &[]);
             Ok(bridge)
         })?;
         self.announce(&Changes::everything());

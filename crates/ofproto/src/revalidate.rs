@@ -315,7 +315,7 @@ fn looks_up_what_it_learns(entries: &[XcEntry]) -> bool {
 
 /// Whether every bit of `mask` is in `of`.
 fn is_within(mask: &PacketKey, of: &PacketKey) -> bool {
-    (0..4).all(|i| {
+    (0..sluice_flow::layout::PACKET_LINES).all(|i| {
         let (mut a, mut b) = (*mask.line(i), *of.line(i));
         if i == 0 {
             let presence = sluice_flow::layout::PRESENCE.offset;

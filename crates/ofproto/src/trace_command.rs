@@ -163,7 +163,7 @@ impl Ofproto {
         let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
         let of_names = if request.names { port_names(bridge) } else { PortNames::NONE };
-        let mut names = DatapathPortNames::default();
+        let mut names = DatapathPortNames::with_options(state.tunnel_options.all());
         if request.names {
             let ports = state.bridges.iter().flat_map(|b| b.ports.values());
             ports.for_each(|port| match &port.attach {
@@ -262,7 +262,8 @@ impl Ofproto {
             let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
             ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))
         };
-        let flow = DatapathFlow::parse(text, &port).map_err(|e| e.to_string())?;
+        let flow =
+            DatapathFlow::parse_with_options(text, &port, &state.tunnel_options.all()).map_err(|e| e.to_string())?;
         let (in_port, recirc_id) = (flow.key.in_port(), flow.key.recirc_id());
         if recirc_id != 0 && self.0.recirculations.thaw(recirc_id, now_ms).is_none() {
             return Err(format!("no recirculation data for recirc_id {recirc_id:#x}"));

@@ -22,25 +22,28 @@ const LABELS: [Span; 3] = [layout::MPLS0, layout::MPLS1, layout::MPLS2];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tunnel {
     line: Line,
+    options: Line,
     elsewhere: [u32; ELSEWHERE.len()],
 }
 
 impl Tunnel {
     /// No tunnel: all fields are zero.
-    pub const NONE: Tunnel = Tunnel { line: Line::ZERO, elsewhere: [0; ELSEWHERE.len()] };
+    pub const NONE: Tunnel = Tunnel { line: Line::ZERO, options: Line::ZERO, elsewhere: [0; ELSEWHERE.len()] };
 
     pub fn of(key: &FlowKey) -> Self {
         let mut line = key.lines[layout::TUN_ID.line()];
         for label in LABELS {
             line.0[label.offset % 64..][..label.size].fill(0);
         }
-        Tunnel { line, elsewhere: ELSEWHERE.map(|span| key.number(span) as u32) }
+        let options = key.lines[layout::TUN_OPTIONS.line()];
+        Tunnel { line, options, elsewhere: ELSEWHERE.map(|span| key.number(span) as u32) }
     }
 
     /// Overwrites the tunnel fields of a key.
     pub fn put(self, key: &mut FlowKey) {
         let labels = LABELS.map(|span| key.number(span));
         key.lines[layout::TUN_ID.line()] = self.line;
+        key.lines[layout::TUN_OPTIONS.line()] = self.options;
         LABELS.into_iter().zip(labels).for_each(|(span, label)| key.set_number(span, label));
         ELSEWHERE.into_iter().zip(self.elsewhere).for_each(|(span, value)| key.set_number(span, value.into()));
     }

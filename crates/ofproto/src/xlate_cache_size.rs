@@ -8,6 +8,7 @@ use crate::bridge_config::BridgeId;
 use crate::search_key::SearchKey;
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_action::ALLOCATION_BYTES;
+use sluice_flow::layout::PACKET_LINES;
 use sluice_flow::{Line, Mac, OfPort};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,8 +32,8 @@ enum Same {
 
 /// The memory of an xlate cache with these entries.
 pub(crate) fn bytes_of(entries: &[XcEntry]) -> u64 {
-    // The packet's key may have three further lines.
-    let fixed = size_of::<XlateCache>() + size_of::<[Line; 3]>() + 3 * ALLOCATION_BYTES;
+    // The packet's key may have further lines.
+    let fixed = size_of::<XlateCache>() + size_of::<[Line; PACKET_LINES - 1]>() + 3 * ALLOCATION_BYTES;
     (fixed + size_of_val(entries) + entries.iter().map(further_bytes).sum::<usize>()) as u64
 }
 

@@ -2,6 +2,7 @@
 //! actions.
 
 use sluice_action::PortNo;
+use sluice_flow::geneve::OptionKind;
 use sluice_flow::{Match, PortNames};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
 use sluice_ofproto::{BridgeConfig, Error, Ofproto, PortConfig};
@@ -30,6 +31,8 @@ fn switch() -> Ofproto {
     for meter in ["meter=1,kbps,band=type=drop,rate=1000", "meter=3,pktps,band=type=drop,rate=10"] {
         ofproto.meter_mod("br0", &MeterMod::parse(meter, MeterCommand::Add).unwrap(), 0).unwrap();
     }
+    let kind = OptionKind { class: 0x102, kind: 0x80, length: 4 };
+    ofproto.map_tunnel_options("br0", &[(0, kind)]).unwrap();
     ofproto
 }
 

@@ -3,6 +3,7 @@
 use sluice_action::PortNo;
 use sluice_flow::Mac;
 use sluice_flow::PortNames;
+use sluice_flow::geneve::OptionKind;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, DeviceAddresses, Error, Ofproto, PortConfig, TunnelPort};
 use sluice_tunnel::{TunnelKind, parse};
@@ -184,4 +185,102 @@ fn a_packet_to_an_own_address_is_popped_if_a_tunnel_listens() {
     }
     let inner = "tunnel(tun_id=0x7b,src=1.1.2.92,dst=1.1.2.88,ttl=64,flags(key)),in_port(4789)";
     assert_eq!(actions(&ofproto, inner, 0), "9");
+}
+
+/// A Geneve tunnel with options mapped to `tun_metadata0` (4 bytes) and `tun_metadata1` (8 bytes), and these rules.
+fn with_options(push: bool, rules: &[&str]) -> Ofproto {
+    let ofproto = underlay();
+    ofproto.set_feature("tnl_push_pop", if push { "true" } else { "false" }).unwrap();
+    let geneve = tunnel(TunnelKind::Geneve, "remote_ip=1.1.2.92 key=5", 6081);
+    ofproto.add_port("br0", PortConfig::tunnel("g7", 7, geneve)).unwrap();
+    ofproto.set_neighbour("under", far_end(), "f8:bc:12:44:34:b6".parse().unwrap(), 0);
+    let kind = |kind, length| OptionKind { class: 0x102, kind, length };
+    ofproto.map_tunnel_options("br0", &[(0, kind(0x80, 4)), (1, kind(1, 8))]).unwrap();
+    let delete = FlowMod::parse("", FlowCommand::Delete, &PortNames::NONE).unwrap();
+    ofproto.flow_mod("br0", &delete, 0).unwrap();
+    for rule in rules {
+        let rule = FlowMod::parse(rule, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br0", &rule, 0).unwrap();
+    }
+    ofproto
+}
+
+#[test]
+fn options_that_rules_set_are_pushed() {
+    let rules = ["actions=set_field:0x20003->tun_metadata0,move:tun_metadata0[0..15]->tun_metadata1[48..63],7"];
+    let options = "{class=0x102,type=0x80,len=4,0x20003}{class=0x102,type=0x1,len=8,0x3000000000000}";
+    let set = format!("set(tunnel(tun_id=0x5,dst=1.1.2.92,ttl=64,tp_dst=6081,geneve({options}),flags(df|key))),6081");
+    assert_eq!(actions(&with_options(false, &rules), "in_port(9)", 0), set);
+    let pushed = actions(&with_options(true, &rules), "in_port(9)", 0);
+    assert!(pushed.contains(&format!("geneve(crit,vni=0x5,options({options}))")), "{pushed}");
+    let deleted = ["actions=set_field:1->tun_metadata0,set_field:2->tun_metadata1,delete_field:tun_metadata0,7"];
+    let text = actions(&with_options(false, &deleted), "in_port(9)", 0);
+    assert!(text.contains("geneve({class=0x102,type=0x1,len=8,0x2})"), "{text}");
+}
+
+#[test]
+fn options_of_packets_are_matched() {
+    let rules = [
+        "priority=3,tun_metadata0=0xb/0xf,actions=load:1->tun_metadata1[0..31],9",
+        "priority=2,tun_metadata0,actions=push:tun_metadata0[],pop:reg0,9,controller",
+        "priority=1,tun_metadata1,actions=drop",
+    ];
+    let ofproto = with_options(true, &rules);
+    let of = |options: &str| {
+        let tunnel = "tunnel(tun_id=0x5,src=1.1.2.92,dst=1.1.2.88,ttl=64,geneve(OPTIONS),flags(key)),in_port(6081)";
+        let text = trace(&ofproto, &tunnel.replace("OPTIONS", options), 0).unwrap();
+        let megaflow = text.lines().find_map(|line| line.strip_prefix("Megaflow: ")).unwrap().to_owned();
+        let said = megaflow.split(',').filter(|item| item.starts_with("tun_metadata"));
+        said.collect::<Vec<_>>().join(",")
+    };
+    let unknown = "{class=0x102,type=0x80,len=8,0xb}{class=0xffff,type=0x80,len=124}";
+    assert_eq!(of(&format!("{{class=0x102,type=0x80,len=4,0x1b}}{unknown}")), "tun_metadata0=0xb/0xf,tun_metadata1=NP");
+    assert!(of("{class=0x102,type=0x80,len=4,0xc}").starts_with("tun_metadata0=0xc"));
+    assert_eq!(of("{class=0x102,type=0x1,len=8,0x1}"), "tun_metadata0=NP,tun_metadata1");
+    assert_eq!(of(unknown), "tun_metadata0=NP,tun_metadata1=NP");
+}
+
+#[test]
+fn a_rule_names_only_options_that_are_mapped_and_bits_that_they_have() {
+    let ofproto = with_options(true, &[]);
+    let add = |text: &str| {
+        let rule = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br0", &rule, 0)
+    };
+    for text in ["tun_metadata2=1,actions=drop", "tun_metadata3,actions=drop"] {
+        assert!(matches!(add(text), Err(Error::UnmappedOption(_))), "{text}");
+    }
+    for text in ["push:tun_metadata2[0..3]", "clone(move:tun_metadata2[0..31]->reg0)", "set_field:1->tun_metadata2"] {
+        assert!(matches!(add(&format!("actions={text}")), Err(Error::UnmappedOption("tun_metadata2"))), "{text}");
+    }
+    let beyond = Error::OptionBits { field: "tun_metadata0", length: 4 };
+    assert_eq!(add("actions=move:tun_metadata0[32..47]->reg0[0..15]"), Err(beyond));
+    add("actions=move:tun_metadata1[32..47]->reg0[0..15]").unwrap();
+}
+
+#[test]
+fn options_that_pass_through_are_matched() {
+    let of = |push: bool, rule: &str, options: &str| {
+        let ofproto = with_options(push, &[rule]);
+        let geneve = tunnel(TunnelKind::Geneve, "remote_ip=1.1.2.92 key=6", 6081);
+        ofproto.add_port("br0", PortConfig::tunnel("g8", 8, geneve)).unwrap();
+        let tunnel = "tunnel(tun_id=0x5,src=1.1.2.92,dst=1.1.2.88,ttl=64,geneve(OPTIONS),flags(key)),in_port(6081)";
+        let text = trace(&ofproto, &tunnel.replace("OPTIONS", options), 0).unwrap();
+        let line = |start| text.lines().find_map(|line| line.strip_prefix(start)).unwrap().to_owned();
+        let megaflow = line("Megaflow: ");
+        let said = megaflow.split(',').filter(|item| item.starts_with("tun_metadata"));
+        (said.collect::<Vec<_>>().join(","), line("Datapath actions: "))
+    };
+    let option = "{class=0x102,type=0x80,len=4,0x1b}";
+    for push in [false, true] {
+        let (matched, actions) = of(push, "actions=8", option);
+        assert_eq!(matched, "tun_metadata0=0x1b,tun_metadata1=NP");
+        assert!(actions.contains(option), "{actions}");
+    }
+    assert_eq!(
+        of(true, "ip,actions=ct(table=1)", option).0,
+        "tun_metadata0=0x1b,tun_metadata1=NP",
+        "kept in a frozen state"
+    );
+    assert_eq!(of(true, "actions=9", option).0, "", "not kept");
 }

@@ -7,7 +7,7 @@
 
 use crate::LinearClassifier;
 use sluice_flow::field::Prereq;
-use sluice_flow::layout::{self, Span};
+use sluice_flow::layout::{self, PACKET_LINES, Span};
 use sluice_flow::{FieldId, FlowKey, OfPort, SubField};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::{ethertype, ip_proto};
@@ -71,7 +71,7 @@ impl Pipeline {
 /// The part of a key that is visible on the wire.
 pub fn as_sent(key: &FlowKey) -> FlowKey {
     let mut out = FlowKey::ZERO;
-    out.lines[..4].copy_from_slice(&key.lines[..4]);
+    out.lines[..PACKET_LINES].copy_from_slice(&key.lines[..PACKET_LINES]);
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::DP_HASH, layout::TUN_ID] {
         out.get_mut(span).fill(0);
     }

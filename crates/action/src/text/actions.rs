@@ -32,7 +32,10 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
     match action {
         Action::Output(port) => write!(f, "{}", names.display(*port)),
         Action::Set { header, fields } => write!(f, "set({})", set(*header, fields)),
-        Action::SetTunnel(tunnel) => write!(f, "set(tunnel({}))", tunnel::show(tunnel, None)),
+        Action::SetTunnel(set) => {
+            let options = set.options.iter().map(ToString::to_string).collect();
+            write!(f, "set(tunnel({}))", tunnel::show(&set.key, None, options))
+        }
         Action::TunnelPush(push) => {
             let (backend, out_port) = (names.display(push.backend), names.display(push.out_port));
             write!(f, "tnl_push(tnl_port({backend}),header({}),out_port({out_port}))", push.header)

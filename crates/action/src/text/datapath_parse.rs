@@ -1,6 +1,7 @@
 //! Reading keys as the datapath commands write them: `in_port(1),eth(src=…,dst=…),eth_type(0x0800),ipv4(…),tcp(…)`.
 
 use sluice_flow::field::{Place, ones};
+use sluice_flow::geneve::{OptionKind, OptionMap};
 use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address};
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail, flags};
@@ -181,9 +182,25 @@ const NO_ETHERTYPE: u128 = 0x05ff;
 
 impl DatapathFlow {
     /// Reads the text; `port` finds a port by its name. As in OVS, a line may be broken in front of a value.
+    ///
+    /// # Errors
+    /// If it is no such text.
     pub fn parse(text: &str, port: &dyn Fn(&str) -> Option<u32>) -> Result<DatapathFlow, FlowTextError> {
+        Self::parse_with_options(text, port, &OptionMap::default())
+    }
+
+    /// The same with options of Geneve, of which those that the map knows are in the key.
+    ///
+    /// # Errors
+    /// If it is no such text.
+    pub fn parse_with_options(
+        text: &str,
+        port: &dyn Fn(&str) -> Option<u32>,
+        options: &OptionMap,
+    ) -> Result<DatapathFlow, FlowTextError> {
         let text = &text.split('=').map(str::trim_start).collect::<Vec<_>>().join("=");
-        let mut reader = Reader { key: FlowKey::ZERO, mask: FlowKey::ZERO, port, ethertype_open: true, tags: 0 };
+        let mut reader =
+            Reader { key: FlowKey::ZERO, mask: FlowKey::ZERO, port, options, ethertype_open: true, tags: 0 };
         reader.attributes(Piece::new(text)).map_err(|e| e.located(text))?;
         if reader.ethertype_open {
             Place::whole(at::DL_TYPE).write(&mut reader.key, NO_ETHERTYPE);
@@ -208,6 +225,7 @@ struct Reader<'p> {
     key: FlowKey,
     mask: FlowKey,
     port: &'p dyn Fn(&str) -> Option<u32>,
+    options: &'p OptionMap,
     /// Whether no Ethernet type has been read yet behind the tags so far.
     ethertype_open: bool,
     tags: usize,
@@ -292,6 +310,10 @@ impl Reader<'_> {
                 self.parts(list, parts, pair.value)?;
                 continue;
             }
+            if (name, pair.key.text) == ("tunnel", "geneve") {
+                self.geneve(pair.value)?;
+                continue;
+            }
             let Some(part) = parts.iter().find(|p| p.name == pair.key.text) else {
                 let names: Vec<_> = parts.iter().map(|p| p.name).collect();
                 return Err(pair.key.error(format!("a field of {name}: {}", names.join(", "))));
@@ -305,6 +327,31 @@ impl Reader<'_> {
             if let Some(span) = family {
                 self.put(Place::whole(span), 1, 1);
             }
+        }
+        Ok(())
+    }
+
+    /// `{class=…,type=…,len=…,0x…/0x…}` and the next. What no field stands for is skipped, as in packets.
+    fn geneve(&mut self, text: Piece<'_>) -> Result<(), SyntaxError> {
+        let wrong = |at: Piece<'_>| at.error("an option of Geneve: {class=…,type=…,len=…,0xVALUE}");
+        let mut rest = text;
+        while !rest.text.is_empty() {
+            let (option, behind) = rest.strip_prefix("{").and_then(|t| t.split_once("}")).ok_or_else(|| wrong(rest))?;
+            rest = behind;
+            let mut numbers = [0; 3];
+            let mut parts = option;
+            for (name, number) in ["class=", "type=", "len="].into_iter().zip(&mut numbers) {
+                let (part, further) = parts.split_once(",").unwrap_or((parts, Piece::new("")));
+                parts = further;
+                let (value, _) = masked_number(part.strip_prefix(name).ok_or_else(|| wrong(option))?, 16)?;
+                *number = value as u16;
+            }
+            let [class, kind, length] = numbers;
+            let kind = OptionKind { class, kind: kind as u8, length: length as u8 };
+            let Some(i) = self.options.field_of(kind) else { continue };
+            let (value, mask) = if parts.text.is_empty() { (0, 0) } else { masked_number(parts, 64)? };
+            self.put(Place::whole(at::tun_option(i)), value, mask);
+            self.put(Place { span: at::TUN_OPTIONS_PRESENT, lsb: i as u32, n_bits: 1 }, 1, 1);
         }
         Ok(())
     }

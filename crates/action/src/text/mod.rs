@@ -16,22 +16,31 @@ pub use datapath_parse::DatapathFlow;
 pub use key::{show_flow, show_packet_key};
 
 use crate::{FlowStats, PortNo};
+use sluice_flow::geneve::OptionMap;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Names of datapath ports.
+/// Names of datapath ports, and what the values of options in keys stand for.
 #[derive(Clone, Debug, Default)]
-pub struct DatapathPortNames(HashMap<PortNo, String>);
+pub struct DatapathPortNames {
+    ports: HashMap<PortNo, String>,
+    options: OptionMap,
+}
 
 impl DatapathPortNames {
+    /// No names yet; keys have these options of Geneve.
+    pub fn with_options(options: OptionMap) -> Self {
+        DatapathPortNames { options, ..Self::default() }
+    }
+
     /// Names a port.
     pub fn insert(&mut self, port: PortNo, name: &str) {
-        self.0.insert(port, name.to_owned());
+        self.ports.insert(port, name.to_owned());
     }
 
     /// A port's name, or its number if it has none.
     pub fn display(&self, port: PortNo) -> impl fmt::Display + '_ {
-        fmt::from_fn(move |f| match self.0.get(&port) {
+        fmt::from_fn(move |f| match self.ports.get(&port) {
             Some(name) => f.write_str(name),
             None => write!(f, "{}", port.0),
         })

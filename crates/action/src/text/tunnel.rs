@@ -10,8 +10,9 @@ use std::net::Ipv6Addr;
 const FLAGS: [&str; 4] = ["oam", "df", "csum", "key"];
 
 /// The fields of a tunnel that are not zero and have bits in the mask. What is not matched whole shows its mask.
-pub fn show<'a>(key: &'a TunnelKey, mask: Option<&'a TunnelKey>) -> impl Display + 'a {
-    fmt::from_fn(move |f| f.write_str(&Fields { text: String::new(), key, mask }.all()))
+/// `options` is the text of its options of Geneve.
+pub fn show<'a>(key: &'a TunnelKey, mask: Option<&'a TunnelKey>, options: String) -> impl Display + 'a {
+    fmt::from_fn(move |f| f.write_str(&Fields { text: String::new(), key, mask }.all(&options)))
 }
 
 struct Fields<'a> {
@@ -31,7 +32,7 @@ fn hexadecimal(value: u64) -> String {
 }
 
 impl Fields<'_> {
-    fn all(mut self) -> String {
+    fn all(mut self, options: &str) -> String {
         let key = *self.key;
         let has_key = key.id != 0 || key.flags & tunnel_flags::KEY != 0;
         self.number("tun_id", has_key, |t| t.id, u64::MAX, hexadecimal);
@@ -43,6 +44,9 @@ impl Fields<'_> {
         self.vxlan();
         self.erspan();
         self.gtpu();
+        if !options.is_empty() {
+            let _ = write!(self.text, "geneve({options}),");
+        }
         self.flags(has_key);
         self.text.truncate(self.text.trim_end_matches(',').len());
         self.text
@@ -151,13 +155,19 @@ mod tests {
         let mut key =
             TunnelKey { id: 5, src: 0xffff_0202_0202, dst: 0xffff_0101_0101, ttl: 64, ..TunnelKey::default() };
         key.flags = tunnel_flags::DF | tunnel_flags::KEY;
-        assert_eq!(show(&key, None).to_string(), "tun_id=0x5,src=2.2.2.2,dst=1.1.1.1,ttl=64,flags(df|key)");
+        assert_eq!(
+            show(&key, None, String::new()).to_string(),
+            "tun_id=0x5,src=2.2.2.2,dst=1.1.1.1,ttl=64,flags(df|key)"
+        );
         let v6 = TunnelKey { src: 0, dst: 0x2001_cafe << 96 | 1, id: 0, flags: 0, tp_dst: 4789, tos: 3, ..key };
-        assert_eq!(show(&v6, None).to_string(), "ipv6_dst=2001:cafe::1,tos=0x3,ttl=64,tp_dst=4789,flags()");
+        assert_eq!(
+            show(&v6, None, String::new()).to_string(),
+            "ipv6_dst=2001:cafe::1,tos=0x3,ttl=64,tp_dst=4789,flags()"
+        );
         let erspan = TunnelKey { erspan_ver: 2, erspan_dir: 1, erspan_hwid: 7, gbp_id: 9, ..v6 };
         let expected = "ipv6_dst=2001:cafe::1,tos=0x3,ttl=64,tp_dst=4789,vxlan(gbp(id=9,flags=0x0)),\
                         erspan(ver=2,dir=1,hwid=0x7),flags()";
-        assert_eq!(show(&erspan, None).to_string(), expected);
+        assert_eq!(show(&erspan, None, String::new()).to_string(), expected);
     }
 
     #[test]
@@ -179,6 +189,6 @@ mod tests {
             ..TunnelKey::default()
         };
         let expected = "tun_id=0x7b,src=1.1.2.92,dst=1.1.2.88/255.255.255.0,flags(-df-csum+key)";
-        assert_eq!(show(&key, Some(&mask)).to_string(), expected);
+        assert_eq!(show(&key, Some(&mask), String::new()).to_string(), expected);
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn keep_tunnel(before: &PacketKey, key: &mut PacketKey) {
     const IN_LINE: [Span; 9] =
         [TUN_ID, TUN_IPV6_SRC, TUN_IPV6_DST, TUN_FLAGS, TUN_TOS, TUN_TTL, TUN_GBP_ID, TUN_GBP_FLAGS, TUN_ERSPAN_IDX];
     const ELSEWHERE: [Span; 5] = [TUN_ERSPAN_VER, TUN_ERSPAN_DIR, TUN_ERSPAN_HWID, TUN_GTPU_FLAGS, TUN_GTPU_MSGTYPE];
-    IN_LINE.into_iter().chain(ELSEWHERE).for_each(|span| keep(before, span, key));
+    const OPTIONS: [Span; 2] = [TUN_OPTIONS, TUN_OPTIONS_PRESENT];
+    IN_LINE.into_iter().chain(ELSEWHERE).chain(OPTIONS).for_each(|span| keep(before, span, key));
 }
 
 /// Copies a field that is not zero, so that no line is made present for nothing.

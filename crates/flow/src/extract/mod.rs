@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_packet_fills_line_0() {
-        let mut key = PacketKey { lines: [crate::Line([0xff; 64]); 4] };
+        let mut key = PacketKey { lines: [crate::Line([0xff; 64]); crate::layout::PACKET_LINES] };
         extract(&udp(), &Metadata::of_port(7), &mut key).unwrap();
         assert_eq!(key.in_port(), 7);
         assert_eq!(key.get(layout::DL_DST), [2, 0, 0, 0, 0, 2]);

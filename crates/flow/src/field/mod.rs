@@ -149,6 +149,17 @@ impl FieldId {
         FIELDS.get(FieldId::Xreg0 as usize + i).filter(|_| i < 8).map(|f| f.id)
     }
 
+    /// The field of Geneve option `i`, 0 to 6.
+    pub fn tun_metadata(i: usize) -> Option<FieldId> {
+        FIELDS.get(FieldId::TunMetadata0 as usize + i).filter(|_| i < layout::TUN_OPTIONS_MAX).map(|f| f.id)
+    }
+
+    /// Which Geneve option the field is the value of.
+    pub fn tunnel_option(self) -> Option<usize> {
+        let i = (self as usize).checked_sub(FieldId::TunMetadata0 as usize)?;
+        (i < layout::TUN_OPTIONS_MAX).then_some(i)
+    }
+
     /// Quadruple register `i`, 0 to 3: registers `4i` (highest) to `4i + 3`.
     pub fn xxreg(i: usize) -> Option<FieldId> {
         FIELDS.get(FieldId::Xxreg0 as usize + i).filter(|_| i < 4).map(|f| f.id)
@@ -218,10 +229,16 @@ impl Field {
         if let Some((family, is_ipv6)) = self.family() {
             Place::whole(family).write(key, u128::from(is_ipv6));
         }
+        if let Some(present) = self.presence() {
+            present.write(key, 1);
+        }
     }
 
     /// Adds to the mask `to` the bits that a match on the `mask` bits of this field's value looks at.
     pub fn set_mask(&self, to: &mut FlowKey, mask: u128) {
+        if let Some(present) = self.presence() {
+            present.write(to, 1);
+        }
         if mask & self.match_ones() == 0 {
             return;
         }
@@ -242,6 +259,25 @@ impl Field {
         if let Some((family, _)) = self.family() {
             Place::whole(family).write(to, 1);
         }
+    }
+
+    /// The bit that says that a packet has the field at all; setting the field sets it, and a match looks at it.
+    fn presence(&self) -> Option<Place> {
+        let i = self.id.tunnel_option()?;
+        Some(Place { span: layout::TUN_OPTIONS_PRESENT, lsb: i as u32, n_bits: 1 })
+    }
+
+    /// Takes the field away from a key: an option that is not sent.
+    pub fn delete(&self, key: &mut FlowKey) {
+        self.place.write(key, 0);
+        if let Some(present) = self.presence() {
+            present.write(key, 0);
+        }
+    }
+
+    /// Whether a key has the field, where packets may be without it.
+    pub fn is_present(&self, key: &FlowKey) -> bool {
+        self.presence().is_none_or(|present| present.read(key) != 0)
     }
 
     /// The byte that says which family an address is of, and what it must be for this field.

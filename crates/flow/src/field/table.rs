@@ -33,6 +33,13 @@ pub enum FieldId {
     TunErspanHwid,
     TunGtpuFlags,
     TunGtpuMsgtype,
+    TunMetadata0,
+    TunMetadata1,
+    TunMetadata2,
+    TunMetadata3,
+    TunMetadata4,
+    TunMetadata5,
+    TunMetadata6,
     Metadata,
     InPort,
     InPortOxm,
@@ -135,7 +142,7 @@ pub enum FieldId {
 }
 
 /// Number of fields.
-pub const N_FIELDS: usize = 119;
+pub const N_FIELDS: usize = 126;
 
 /// Every field, in the order of [`FieldId`].
 ///
@@ -163,6 +170,13 @@ pub static FIELDS: [Field; N_FIELDS] = [
     field(FieldId::TunErspanHwid, "tun_erspan_hwid", 1, 6, bits(at::TUN_ERSPAN_HWID, 0, 6), Hexadecimal).maskable().writable().oxm(OxmClass::NICIRA, 14, "NXOXM_ET_ERSPAN_HWID", 0),
     field(FieldId::TunGtpuFlags, "tun_gtpu_flags", 1, 8, Place::whole(at::TUN_GTPU_FLAGS), Hexadecimal).maskable().oxm(OxmClass::NICIRA, 15, "NXOXM_ET_GTPU_FLAGS", 0),
     field(FieldId::TunGtpuMsgtype, "tun_gtpu_msgtype", 1, 8, Place::whole(at::TUN_GTPU_MSGTYPE), Decimal).maskable().oxm(OxmClass::NICIRA, 16, "NXOXM_ET_GTPU_MSGTYPE", 0),
+    field(FieldId::TunMetadata0, "tun_metadata0", 8, 64, Place::whole(at::tun_option(0)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 40, "NXM_NX_TUN_METADATA0", 0),
+    field(FieldId::TunMetadata1, "tun_metadata1", 8, 64, Place::whole(at::tun_option(1)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 41, "NXM_NX_TUN_METADATA1", 0),
+    field(FieldId::TunMetadata2, "tun_metadata2", 8, 64, Place::whole(at::tun_option(2)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 42, "NXM_NX_TUN_METADATA2", 0),
+    field(FieldId::TunMetadata3, "tun_metadata3", 8, 64, Place::whole(at::tun_option(3)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 43, "NXM_NX_TUN_METADATA3", 0),
+    field(FieldId::TunMetadata4, "tun_metadata4", 8, 64, Place::whole(at::tun_option(4)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 44, "NXM_NX_TUN_METADATA4", 0),
+    field(FieldId::TunMetadata5, "tun_metadata5", 8, 64, Place::whole(at::tun_option(5)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 45, "NXM_NX_TUN_METADATA5", 0),
+    field(FieldId::TunMetadata6, "tun_metadata6", 8, 64, Place::whole(at::tun_option(6)), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 46, "NXM_NX_TUN_METADATA6", 0),
     field(FieldId::Metadata, "metadata", 8, 64, Place::whole(at::METADATA), Hexadecimal).maskable().writable().oxm(OxmClass::Basic, 2, "OXM_OF_METADATA", 3),
     field(FieldId::InPort, "in_port", 2, 16, bits(at::IN_PORT, 0, 16), Port).writable().oxm(OxmClass::Nxm0, 0, "NXM_OF_IN_PORT", 0),
     field(FieldId::InPortOxm, "in_port_oxm", 4, 32, Place::whole(at::IN_PORT), PortOxm).writable().oxm(OxmClass::Basic, 0, "OXM_OF_IN_PORT", 3),

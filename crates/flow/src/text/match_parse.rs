@@ -59,7 +59,8 @@ impl<'a> MatchReader<'a> {
     }
 
     fn set(&mut self, field: &'static Field, value: u128, mask: u128, at: Piece<'a>) {
-        if mask == 0 {
+        // An option may be matched for being there.
+        if mask == 0 && field.id.tunnel_option().is_none() {
             self.matches.clear(field.id);
             self.seen.retain(|(seen, _)| seen.id != field.id);
             return;

@@ -217,11 +217,25 @@ impl Items<'_, '_> {
         self.plain_hex("gtpu_flags", layout::TUN_GTPU_FLAGS)?;
         self.plain("gtpu_msgtype", layout::TUN_GTPU_MSGTYPE)?;
         match self.mask(layout::TUN_FLAGS) & flags::TUNNEL.all() {
-            0 => Ok(()),
+            0 => {}
             mask => {
                 let shown = flags::TUNNEL.show(self.key(layout::TUN_FLAGS), mask, flags::TUNNEL.all());
-                self.item(format_args!("tun_flags={shown}"))
+                self.item(format_args!("tun_flags={shown}"))?;
             }
+        }
+        (0..layout::TUN_OPTIONS_MAX).try_for_each(|i| self.option(i))
+    }
+
+    /// A Geneve option: its value, or only that there is one, or that there is none (`NP`).
+    fn option(&mut self, i: usize) -> fmt::Result {
+        if self.mask(layout::TUN_OPTIONS_PRESENT) >> i & 1 == 0 {
+            return Ok(());
+        }
+        let (name, span) = (format!("tun_metadata{i}"), layout::tun_option(i));
+        match (self.key(layout::TUN_OPTIONS_PRESENT) >> i & 1, self.mask(span)) {
+            (0, _) => self.item(format_args!("{name}=NP")),
+            (_, 0) => self.item(format_args!("{name}")),
+            _ => self.hex(&name, span),
         }
     }
 

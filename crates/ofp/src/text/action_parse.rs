@@ -8,7 +8,7 @@ use crate::consistency::Within;
 use crate::ofpact::{ActionId, ActionType, Text};
 use sluice_flow::field::{FieldId, ones};
 use sluice_flow::text::{Delimiter, Pair, Piece, SyntaxError, number, value};
-use sluice_flow::{OfPort, PortNames, SubField};
+use sluice_flow::{Field, OfPort, PortNames, SubField};
 
 /// The greatest depth of actions within actions. Open vSwitch's parser has a limit of 100.
 const MAX_DEPTH: usize = 64;
@@ -103,8 +103,7 @@ impl<'p> ActionReader<'p> {
             ActionId::FinTimeout => action_args::fin_timeout(value),
             ActionId::SetField => self.set_field(value),
             ActionId::Move => action_args::move_bits(value),
-            // Only options of a tunnel can be deleted, and there are no fields for those.
-            ActionId::DeleteField => Err(value.error("a tunnel option (tun_metadata), of which this switch has none")),
+            ActionId::DeleteField => delete_field(value),
             ActionId::Encap => action_args::encap(value),
             ActionId::Decap => action_args::decap(value),
             ActionId::Learn => learn_args::learn(value, self.ports),
@@ -173,6 +172,12 @@ impl<'p> ActionReader<'p> {
         }
         Ok(OfAction::SetField { field: field.id, value: number & mask, mask })
     }
+}
+
+/// Only options of a tunnel can be deleted: packets have all other fields or none of their layer.
+fn delete_field(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
+    let field = Field::by_name(text.text).filter(|field| field.id.tunnel_option().is_some());
+    field.map(|field| OfAction::DeleteField(field.id)).ok_or_else(|| text.error("a tunnel option (tun_metadata0 to 6)"))
 }
 
 fn load(text: Piece<'_>) -> Result<Vec<OfAction>, SyntaxError> {

@@ -35,6 +35,7 @@ impl Translator<'_> {
             OfAction::SetMplsLabel(label) => self.set_label_bits(0xffff_f000, label << 12),
             OfAction::SetMplsTc(tc) => self.set_label_bits(0xe00, u32::from(*tc) << 9),
             OfAction::SetMplsTtl(ttl) => self.set_label_bits(0xff, (*ttl).into()),
+            OfAction::DeleteField(field) => field.field().delete(&mut self.flow),
             OfAction::SetTunnel { id, .. } => self.flow.set_number(layout::TUN_ID, *id),
             OfAction::SetQueue(queue) => {
                 self.look_at(layout::SKB_PRIORITY, u64::MAX);

@@ -64,7 +64,8 @@ impl Translator<'_> {
     }
 
     /// The state that a resumed translation needs.
-    pub(super) fn state_to_freeze(&self, table: u8, actions: FrozenActions, action_set: Vec<OfAction>) -> Frozen {
+    pub(super) fn state_to_freeze(&mut self, table: u8, actions: FrozenActions, action_set: Vec<OfAction>) -> Frozen {
+        self.look_at_options();
         Frozen {
             bridge: self.bridge.id,
             table,

@@ -16,6 +16,7 @@ use sluice_fate::DropReason;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Mac, TunnelKey};
 use sluice_packet::headers::{ethertype, ip_proto};
+use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl<'a> Translator<'a> {
         let (from, to) = (address(path.src), address(next_hop));
         self.detail(&format!("tunneling from {} {from} to {mac} {to}", device.mac));
         let link = OuterLink { link_dst: mac.0, link_src: device.mac.0, src: path.src };
-        let built = TunnelHeader::build(&tunnel.config, key, &link);
+        let options = self.options_to_send();
+        let built = TunnelHeader::build(&tunnel.config, key, &options, &link);
         if built.is_err() {
             self.warn("native tunnel header build failed");
         }
@@ -168,7 +170,9 @@ impl<'a> Translator<'a> {
             0
         };
         let listening = state.tunnels.listening(proto, port)?;
-        Some(Action::TunnelPop { backend: listening.backend, kind: listening.kind })
+        let (backend, kind) = (listening.backend, listening.kind);
+        let options = state.tunnel_options.to_read().filter(|_| kind == TunnelKind::Geneve);
+        Some(Action::TunnelPop { backend, kind, options })
     }
 
     fn look_at_whole(&mut self, spans: &[Span]) {

@@ -5,9 +5,10 @@ use super::Translator;
 use crate::features::Feature;
 use crate::port::TunnelPort;
 use crate::tunnel::Tunnel;
-use sluice_action::Action;
+use sluice_action::{Action, SetTunnel};
+use sluice_flow::geneve::GeneveOption;
 use sluice_flow::layout::{self, Span};
-use sluice_flow::{FlowKey, TunnelKey, tunnel_flags};
+use sluice_flow::{FieldId, FlowKey, TunnelKey, tunnel_flags};
 use sluice_tunnel::{Endpoint, Erspan, Inherited, Key, TunnelConfig, TunnelKind};
 use std::net::Ipv6Addr;
 
@@ -141,7 +142,29 @@ impl Translator<'_> {
         if kind != TunnelKind::Vxlan {
             (key.gbp_id, key.gbp_flags) = (0, 0);
         }
-        self.emit(Action::SetTunnel(Box::new(key)));
+        let options = match kind {
+            TunnelKind::Geneve => self.options_to_send().into(),
+            _ => Box::default(),
+        };
+        self.emit(Action::SetTunnel(Box::new(SetTunnel { key, options })));
+    }
+
+    /// The options of Geneve that the packet leaves with.
+    pub(super) fn options_to_send(&mut self) -> Vec<GeneveOption> {
+        self.look_at_options();
+        self.state.tunnel_options.all().options_of(&self.flow)
+    }
+
+    /// Adds the options of Geneve to the mask: what is kept of them, in a header or in a frozen state, is the same for all
+    /// packets of the megaflow. Of packets that came without a tunnel the mask leaves them out in the end.
+    pub(super) fn look_at_options(&mut self) {
+        let mapped = self.state.tunnel_options.all();
+        let fields =
+            (0..layout::TUN_OPTIONS_MAX).filter(|i| mapped.get(*i).is_some()).filter_map(FieldId::tun_metadata);
+        for field in fields.map(FieldId::field) {
+            let is_there = field.is_present(&self.flow);
+            field.set_mask(&mut self.wc, if is_there { u128::MAX } else { 0 });
+        }
     }
 }
 

@@ -40,12 +40,21 @@ impl OxmHeader {
     /// The field that it names, if the size agrees.
     fn field(&self) -> Option<&'static Field> {
         let field = lookup(self.class, self.number)?;
-        (self.length == field.n_bytes * (1 + usize::from(self.has_mask))).then_some(field)
+        let is_of_any_length = field.id.tunnel_option().is_some() && self.width(field) <= OPTION_MAX;
+        (is_of_any_length || self.length == field.n_bytes * (1 + usize::from(self.has_mask))).then_some(field)
     }
 
-    fn put(field: &Field, oxm: Oxm, has_mask: bool, w: &mut Writer) {
+    /// The bytes of the field's value, which of a tunnel option are as many as the sender likes.
+    fn width(&self, field: &Field) -> usize {
+        match field.id.tunnel_option() {
+            Some(_) => self.length / (1 + usize::from(self.has_mask)),
+            None => field.n_bytes,
+        }
+    }
+
+    fn put(width: usize, oxm: Oxm, has_mask: bool, w: &mut Writer) {
         let id = if let OxmClass::Experimenter(id) = oxm.class { Some(id) } else { None };
-        let length = field.n_bytes * (1 + usize::from(has_mask)) + if id.is_some() { 4 } else { 0 };
+        let length = width * (1 + usize::from(has_mask)) + if id.is_some() { 4 } else { 0 };
         w.u16(oxm.class.code());
         w.u8(oxm.number << 1 | u8::from(has_mask));
         w.u8(length as u8);
@@ -102,6 +111,9 @@ pub(crate) enum OxmEntry {
 /// Number of the cookie's field in Nicira's second class.
 const COOKIE: u8 = 30;
 
+/// Bytes of the longest option.
+const OPTION_MAX: usize = 124;
+
 /// Numbers of `tun_metadata0` to `tun_metadata63` in Nicira's second class.
 const TUNNEL_OPTIONS: RangeInclusive<u8> = 40..=103;
 
@@ -119,12 +131,16 @@ pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<OxmEntry, Error> {
         && header.length == 8 * (1 + usize::from(header.has_mask));
     let field = header.field();
     let width = match field {
-        Some(field) => field.n_bytes,
+        Some(field) => header.width(field),
         None if is_cookie => 8,
         None => return consistent_unknown(&header, payload.rest()),
     };
-    let value = payload.number(width)?;
-    let mask = if header.has_mask { payload.number(width)? } else { ones(8 * width as u32) };
+    let value = wide_number(&mut payload, width)?;
+    let mask = match field {
+        _ if header.has_mask => wide_number(&mut payload, width)?,
+        Some(field) => ones(8 * field.n_bytes as u32),
+        None => ones(8 * width as u32),
+    };
     if value & !mask != 0 {
         return Err(Error::MatchBadWildcards);
     }
@@ -132,6 +148,15 @@ pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<OxmEntry, Error> {
         Some(field) => OxmEntry::Field { field, value, mask, has_mask: header.has_mask },
         None => OxmEntry::Cookie { value: value as u64, mask: mask as u64 },
     })
+}
+
+/// Reads a number of that many bytes, of which all but the last sixteen are zero.
+fn wide_number(payload: &mut Reader<'_>, width: usize) -> Result<u128, Error> {
+    let in_front = payload.take(width.saturating_sub(size_of::<u128>()))?;
+    if in_front.iter().any(|byte| *byte != 0) {
+        return Err(Error::MatchBadValue);
+    }
+    payload.number(width.min(size_of::<u128>()))
 }
 
 /// Checks that an unknown field has no value bits outside its mask.
@@ -184,7 +209,7 @@ pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error
 pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Writer) {
     let field = field.field();
     match numbered(field, numbering) {
-        Some(oxm) => OxmHeader::put(field, oxm, false, w),
+        Some(oxm) => OxmHeader::put(width(field, 0), oxm, false, w),
         None => w.u32(0),
     }
 }
@@ -192,17 +217,27 @@ pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Wri
 /// Writes the header of a field, if it has a number.
 pub(crate) fn put_header(field: &Field, has_mask: bool, numbering: Numbering, w: &mut Writer) {
     if let Some(oxm) = numbered(field, numbering) {
-        OxmHeader::put(field, oxm, has_mask, w);
+        OxmHeader::put(width(field, 0), oxm, has_mask, w);
     }
 }
 
 /// Writes a field with its value, and with its mask unless that is `None`.
 pub(crate) fn put_entry(field: &'static Field, value: u128, mask: Option<u128>, numbering: Numbering, w: &mut Writer) {
     let Some(oxm) = numbered(field, numbering) else { return };
-    OxmHeader::put(field, oxm, mask.is_some(), w);
-    w.number(value, field.n_bytes);
+    let width = width(field, value | mask.unwrap_or(0));
+    OxmHeader::put(width, oxm, mask.is_some(), w);
+    w.number(value, width);
     if let Some(mask) = mask {
-        w.number(mask, field.n_bytes);
+        w.number(mask, width);
+    }
+}
+
+/// The bytes in which a number of the field is written. Tunnel options are as long as bridges map them, which is not known
+/// here: the usual four bytes are written where they are enough, and peers take what is missing for zeros.
+fn width(field: &Field, number: u128) -> usize {
+    match field.id.tunnel_option() {
+        Some(_) if number <= ones(32) => 4,
+        _ => field.n_bytes,
     }
 }
 

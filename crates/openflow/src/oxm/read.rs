@@ -101,7 +101,7 @@ fn add(
     if strictness == Strictness::Strict && !(matches.satisfies(field.prereq) && tagged) {
         return Err(Error::MatchBadPrereq);
     }
-    if place_of_its_own(field).read(&matches.mask) != 0 {
+    if place_of_its_own(field).read(&matches.mask) != 0 || is_said_to_be_there(field, matches) {
         return Err(Error::MatchDupField);
     }
     if strictness == Strictness::Pipeline && !is_of_pipeline(field.id) {
@@ -117,10 +117,13 @@ fn is_of_pipeline(id: FieldId) -> bool {
     match id {
         FieldId::TunTtl | FieldId::TunTos => false,
         FieldId::InPort | FieldId::InPortOxm | FieldId::Metadata | FieldId::PacketType => true,
-        _ => {
-            (FieldId::TunId..=FieldId::TunGtpuMsgtype).contains(&id) || (FieldId::Reg0..=FieldId::Xxreg3).contains(&id)
-        }
+        _ => (FieldId::TunId..=FieldId::TunMetadata6).contains(&id) || (FieldId::Reg0..=FieldId::Xxreg3).contains(&id),
     }
+}
+
+/// Whether the match already asks for the option whose value the field is.
+fn is_said_to_be_there(field: &Field, matches: &Match) -> bool {
+    field.id.tunnel_option().is_some() && field.is_present(&matches.mask)
 }
 
 /// The bits that no other field of the same match has.

@@ -24,7 +24,8 @@ const ORDER: &[FieldId] = &[
     FieldId::ArpSha, FieldId::ArpTha, FieldId::TunId, FieldId::TunFlags, FieldId::TunSrc, FieldId::TunDst,
     FieldId::TunIpv6Src, FieldId::TunIpv6Dst, FieldId::TunGbpId, FieldId::TunGbpFlags, FieldId::TunErspanIdx,
     FieldId::TunErspanVer, FieldId::TunErspanDir, FieldId::TunErspanHwid, FieldId::TunGtpuFlags,
-    FieldId::TunGtpuMsgtype, FieldId::NshFlags, FieldId::NshTtl, FieldId::NshMdtype, FieldId::NshNp, FieldId::NshSpi,
+    FieldId::TunGtpuMsgtype, FieldId::TunMetadata0, FieldId::TunMetadata1, FieldId::TunMetadata2, FieldId::TunMetadata3,
+    FieldId::TunMetadata4, FieldId::TunMetadata5, FieldId::TunMetadata6, FieldId::NshFlags, FieldId::NshTtl, FieldId::NshMdtype, FieldId::NshNp, FieldId::NshSpi,
     FieldId::NshSi, FieldId::NshC1, FieldId::NshC2, FieldId::NshC3, FieldId::NshC4,
 ];
 
@@ -109,7 +110,8 @@ fn put_field(matches: &Match, field: &'static Field, numbering: Numbering, w: &m
         FieldId::VlanPcp => Place { n_bits: 3, ..field.place }.read(&matches.mask),
         _ => field.place.read(&matches.mask),
     };
-    if mask == 0 || !is_meant(matches, field) {
+    let is_option = field.id.tunnel_option().is_some() && field.is_present(&matches.mask);
+    if mask == 0 && !is_option || !is_meant(matches, field) {
         return;
     }
     let value = field.get(&matches.key);

@@ -21,7 +21,7 @@ pub fn get_flow(switch: &Switch, args: &[&str]) -> Reply {
     let flow = flow.ok_or_else(|| program::error("getting flow (No such file or directory)"))?;
     let verbose = has_option("-m") || has_option("--more");
     let has_names = (verbose || has_option("--names")) && !has_option("--no-names");
-    let names = if has_names { switch.datapath_names() } else { DatapathPortNames::default() };
+    let names = if has_names { switch.datapath_names() } else { switch.option_names() };
     Ok(dpctl_line(flow, flow.flow.stats, verbose, &names, switch.now_ms()) + "\n")
 }
 

@@ -71,7 +71,7 @@ pub fn dpif_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
 
 /// The names of ports, if they are to be shown.
 fn names(switch: &Switch, options: &DumpOptions) -> DatapathPortNames {
-    if options.names { switch.datapath_names() } else { DatapathPortNames::default() }
+    if options.names { switch.datapath_names() } else { switch.option_names() }
 }
 
 /// A filter, in whose text ports have their datapath numbers, as OVS has it.

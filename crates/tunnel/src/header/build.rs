@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::TunnelConfig;
+use sluice_flow::geneve::GeneveOption;
 use sluice_flow::{TunnelKey, tunnel_flags};
 use std::net::Ipv6Addr;
 
@@ -28,14 +29,22 @@ pub enum Unbuildable {
     /// One end is IPv4, the other IPv6.
     #[error("both ends must be of one address family")]
     Family,
+    /// The options are longer than a header may have.
+    #[error("a Geneve header has at most {GENEVE_OPTIONS_MAX} bytes of options")]
+    Options,
 }
 
 impl TunnelHeader {
-    /// The header of packets that leave by a tunnel with these fields.
+    /// The header of packets that leave by a tunnel with these fields and, if it is one of Geneve, these options.
     ///
     /// # Errors
     /// If there is none.
-    pub fn build(config: &TunnelConfig, tunnel: &TunnelKey, link: &OuterLink) -> Result<Self, Unbuildable> {
+    pub fn build(
+        config: &TunnelConfig,
+        tunnel: &TunnelKey,
+        options: &[GeneveOption],
+        link: &OuterLink,
+    ) -> Result<Self, Unbuildable> {
         let mut out = Vec::with_capacity(IP_AT + IPV6_SIZE + UDP_SIZE + VNI_HEADER_SIZE);
         out.extend(link.link_dst);
         out.extend(link.link_src);
@@ -71,7 +80,7 @@ impl TunnelHeader {
             out.extend([0, 0]);
             out.extend(checksum.to_be_bytes());
             match config.kind {
-                TunnelKind::Geneve => geneve(tunnel, &mut out)?,
+                TunnelKind::Geneve => geneve(tunnel, options, &mut out)?,
                 _ => vxlan(config, tunnel, &mut out)?,
             }
         }
@@ -97,10 +106,18 @@ fn vxlan(config: &TunnelConfig, tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-fn geneve(tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result<(), Unbuildable> {
-    out.extend([0, if tunnel.flags & tunnel_flags::OAM != 0 { GENEVE_OAM } else { 0 }]);
+fn geneve(tunnel: &TunnelKey, options: &[GeneveOption], out: &mut Vec<u8>) -> Result<(), Unbuildable> {
+    let mut list = Vec::new();
+    options.iter().for_each(|option| option.write(&mut list));
+    if list.len() > GENEVE_OPTIONS_MAX {
+        return Err(Unbuildable::Options);
+    }
+    let oam = if tunnel.flags & tunnel_flags::OAM != 0 { GENEVE_OAM } else { 0 };
+    let critical = if options.iter().any(GeneveOption::is_critical) { GENEVE_CRITICAL } else { 0 };
+    out.extend([(list.len() / 4) as u8, oam | critical]);
     out.extend(PROTO_ETHERNET);
     out.extend(vni(tunnel)?.to_be_bytes());
+    out.extend(list);
     Ok(())
 }
 

@@ -85,8 +85,11 @@ const GPE_ETHERNET: u32 = 3;
 
 /// The bit of Geneve that says that the packet is about the tunnel itself.
 const GENEVE_OAM: u8 = 0x80;
-/// A Geneve header without options.
+/// The bit of Geneve that says that an option is critical.
 const GENEVE_CRITICAL: u8 = 0x40;
+
+/// Bytes of all options of a Geneve header.
+const GENEVE_OPTIONS_MAX: usize = 252;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ use std::ops::Range;
 pub struct Popped {
     /// The tunnel's fields.
     pub tunnel: TunnelKey,
+    /// Where the options of Geneve stand in the packet.
+    pub options: Range<usize>,
     /// Where the inner frame stands in the packet.
     pub inner: Range<usize>,
 }
@@ -47,7 +49,9 @@ pub fn pop(kind: TunnelKind, packet: &[u8]) -> Result<Popped, PopError> {
             _ => vxlan(&l4[UDP_SIZE..], &mut tunnel)?,
         }
     };
-    Ok(Popped { tunnel, inner: outer.l4.start + size..outer.l4.end })
+    let inner = outer.l4.start + size;
+    let options = if kind == TunnelKind::Geneve { outer.l4.start + UDP_SIZE + VNI_HEADER_SIZE..inner } else { 0..0 };
+    Ok(Popped { tunnel, options, inner: inner..outer.l4.end })
 }
 
 /// A packet up to IP.
@@ -151,7 +155,8 @@ fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     Ok(UDP_SIZE + VNI_HEADER_SIZE)
 }
 
-/// Reads Geneve's header; the size of all headers behind IP. Options are skipped unless one is critical.
+/// Reads Geneve's header; the size of all headers behind IP. Whoever reads the options decides what they mean: like Open
+/// vSwitch, Sluice takes packets with critical options that it does not know.
 fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     let [first, flags]: [u8; 2] = at(header, 0)?;
     let protocol: [u8; 2] = at(header, 2)?;
@@ -160,8 +165,7 @@ fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     if header.len() < VNI_HEADER_SIZE + options {
         return Err(PopError::Truncated);
     }
-    // A receiver must drop what has a critical option that it does not know. Source: RFC 8926, 3.4.
-    if first >> 6 != 0 || protocol != PROTO_ETHERNET || flags & GENEVE_CRITICAL != 0 {
+    if first >> 6 != 0 || protocol != PROTO_ETHERNET {
         return Err(PopError::Unknown);
     }
     tunnel.id = (vni >> 8).into();

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{TunnelConfig, parse};
 use proptest::prelude::*;
-use sluice_flow::{TunnelKey, tunnel_flags};
+use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
+use sluice_flow::{FlowKey, PacketKey, TunnelKey, tunnel_flags};
 use std::net::Ipv6Addr;
 
 const KINDS: [TunnelKind; 6] = TunnelKind::ALL;
@@ -27,7 +28,7 @@ fn link(src: Ipv6Addr) -> OuterLink {
 
 /// A whole packet of a tunnel.
 fn packet(config: &TunnelConfig, tunnel: &TunnelKey, inner: &[u8]) -> Vec<u8> {
-    let header = TunnelHeader::build(config, tunnel, &link(Ipv6Addr::from_bits(tunnel.src))).unwrap();
+    let header = TunnelHeader::build(config, tunnel, &[], &link(Ipv6Addr::from_bits(tunnel.src))).unwrap();
     let mut packet = vec![0xee; header.bytes().len()];
     packet.extend(inner);
     let per_packet = PerPacket { source_port: 40_000, sequence: 7, timestamp: 9 };
@@ -156,7 +157,6 @@ fn each_fault_has_its_name() {
     assert_eq!(broken(TunnelKind::Vxlan, l4 + UDP_SIZE + 7, 1), PopError::Unknown, "reserved byte");
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE, 0x40), PopError::Unknown, "version");
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE, 0x3f), PopError::Truncated, "options beyond the end");
-    assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE + 1, 0x40), PopError::Unknown, "critical options");
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE + 3, 0), PopError::Unknown, "inner protocol");
     assert_eq!(broken(TunnelKind::Gre, l4 + 3, 0), PopError::Unknown, "inner protocol");
     assert_eq!(broken(TunnelKind::Vxlan, l4 + 5, 9), PopError::Truncated, "length of UDP");
@@ -165,14 +165,15 @@ fn each_fault_has_its_name() {
 #[test]
 fn what_does_not_fit_is_not_built() {
     let tunnel = TunnelKey { dst: address(false, 1).to_bits(), flags: tunnel_flags::KEY, ..TunnelKey::default() };
-    let build = |kind, tunnel: TunnelKey, src| TunnelHeader::build(&config(kind, ""), &tunnel, &link(src)).unwrap_err();
+    let build =
+        |kind, tunnel: TunnelKey, src| TunnelHeader::build(&config(kind, ""), &tunnel, &[], &link(src)).unwrap_err();
     let id = |id| TunnelKey { id, ..tunnel };
     assert_eq!(build(TunnelKind::Vxlan, id(1 << 24), address(false, 2)), Unbuildable::Key);
     assert_eq!(build(TunnelKind::Gre, id(1 << 32), address(false, 2)), Unbuildable::Key);
     assert_eq!(build(TunnelKind::Erspan, id(1 << 10), address(false, 2)), Unbuildable::Key);
     assert_eq!(build(TunnelKind::Erspan, id(1), address(false, 2)), Unbuildable::ErspanVersion);
     assert_eq!(build(TunnelKind::Gre, id(1), address(true, 2)), Unbuildable::Family);
-    let header = TunnelHeader::build(&config(TunnelKind::Vxlan, ""), &id(1), &link(address(false, 2))).unwrap();
+    let header = TunnelHeader::build(&config(TunnelKind::Vxlan, ""), &id(1), &[], &link(address(false, 2))).unwrap();
     assert_eq!(header.complete(&mut vec![0; 70_000], PerPacket::default()), Err(complete::TooLong));
 }
 
@@ -185,7 +186,8 @@ fn headers_are_ovs_text() {
         flags: tunnel_flags::DF | tunnel_flags::KEY,
         ..TunnelKey::default()
     };
-    let text = |kind, tunnel, src| TunnelHeader::build(&config(kind, ""), &tunnel, &link(src)).unwrap().to_string();
+    let text =
+        |kind, tunnel, src| TunnelHeader::build(&config(kind, ""), &tunnel, &[], &link(src)).unwrap().to_string();
     let src = address(false, 0x0101_0258);
     let eth = "eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800)";
     let ip = |proto| format!("ipv4(src=1.1.2.88,dst=1.1.2.92,proto={proto},tos=0,ttl=64,frag=0x4000)");
@@ -213,4 +215,40 @@ fn headers_are_ovs_text() {
         text(TunnelKind::Erspan, v2, src),
         format!("size=54,type=107,{eth},{},erspan(ver=2,sid=0x7b,dir=1,hwid=0x15)", ip(47))
     );
+}
+
+#[test]
+fn options_are_pushed_and_found_again() {
+    let tunnel = TunnelKey {
+        id: 0x7b,
+        src: address(false, 0x0101_0258).to_bits(),
+        dst: address(false, 0x0101_025c).to_bits(),
+        ttl: 64,
+        flags: tunnel_flags::KEY,
+        ..TunnelKey::default()
+    };
+    let option = |kind, length, value| GeneveOption { kind: OptionKind { class: 0x102, kind, length }, value };
+    let options = [option(0x80, 4, 0x2_0003), option(1, 0, 0), option(2, 8, 0x1234_5678_90ab_cdef)];
+    let config = config(TunnelKind::Geneve, "");
+    let link = link(Ipv6Addr::from_bits(tunnel.src));
+    let header = TunnelHeader::build(&config, &tunnel, &options, &link).unwrap();
+    let text = header.to_string();
+    let end = "geneve(crit,vni=0x7b,options({class=0x102,type=0x80,len=4,0x20003}{class=0x102,type=0x1,len=0}\
+               {class=0x102,type=0x2,len=8,0x1234567890abcdef}))";
+    assert!(text.starts_with("size=74,type=5,") && text.ends_with(end), "{text}");
+    let mut packet = header.bytes().to_vec();
+    packet.extend([1; 60]);
+    header.complete(&mut packet, PerPacket::default()).unwrap();
+    let popped = pop(TunnelKind::Geneve, &packet).unwrap();
+    assert_eq!((popped.tunnel, &packet[popped.inner]), (tunnel, &[1; 60][..]));
+    let mut map = OptionMap::default();
+    [(0, options[0].kind), (6, options[2].kind)].iter().for_each(|(i, kind)| assert!(map.set(*i, *kind)));
+    let mut key = PacketKey::ZERO;
+    map.read(&packet[popped.options], &mut key).unwrap();
+    assert_eq!(map.options_of(&FlowKey::of_packet(&key)), [options[0], options[2]]);
+    let not_critical = TunnelHeader::build(&config, &tunnel, &options[1..], &link).unwrap();
+    assert!(not_critical.to_string().contains("geneve(vni=0x7b,options("));
+    let too_many = [option(2, 8, 0); 22];
+    assert_eq!(TunnelHeader::build(&config, &tunnel, &too_many, &link), Err(Unbuildable::Options));
+    assert!(TunnelHeader::build(&config, &tunnel, &too_many[..21], &link).is_ok());
 }

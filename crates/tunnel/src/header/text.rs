@@ -1,6 +1,7 @@
 //! A header as the text of actions has it. Source: Open vSwitch lib/odp-util.c, `format_odp_tnl_push_header`.
 
 use super::*;
+use sluice_flow::geneve::{GeneveOption, OptionKind};
 use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -61,12 +62,32 @@ impl TunnelHeader {
             }
             TunnelKind::Geneve => {
                 let oam = if l4[UDP_SIZE + 1] & GENEVE_OAM != 0 { "oam," } else { "" };
-                write!(f, "geneve({oam}vni=0x{:x})", word32(l4, UDP_SIZE + 4) >> 8)
+                let critical = if l4[UDP_SIZE + 1] & GENEVE_CRITICAL != 0 { "crit," } else { "" };
+                write!(f, "geneve({oam}{critical}vni=0x{:x}", word32(l4, UDP_SIZE + 4) >> 8)?;
+                write_options(f, &l4[UDP_SIZE + VNI_HEADER_SIZE..])?;
+                f.write_str(")")
             }
             TunnelKind::Gre | TunnelKind::Ip6Gre => write_gre(f, l4),
             TunnelKind::Erspan | TunnelKind::Ip6Erspan => write_erspan(f, &l4[GRE_SIZE + GRE_WORD..]),
         }
     }
+}
+
+/// `,options({class=…,type=…,len=…,0x…}…)`, if there are some.
+fn write_options(f: &mut Formatter<'_>, mut list: &[u8]) -> fmt::Result {
+    if list.is_empty() {
+        return Ok(());
+    }
+    f.write_str(",options(")?;
+    while let [_, _, kind, words, rest @ ..] = list {
+        let length = words * 4;
+        let (value, behind) = rest.split_at_checked(length.into()).unwrap_or((rest, &[]));
+        let value = value.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        let kind = OptionKind { class: word16(list, 0), kind: *kind, length };
+        write!(f, "{}", GeneveOption { kind, value })?;
+        list = behind;
+    }
+    f.write_str(")")
 }
 
 fn write_gre(f: &mut Formatter<'_>, l4: &[u8]) -> fmt::Result {

@@ -119,9 +119,14 @@ impl Switch {
         ports.iter().map(|port| (port.name.as_str(), port.number)).collect()
     }
 
+    /// No names of datapath ports, but what the options of Geneve in keys stand for.
+    pub fn option_names(&self) -> DatapathPortNames {
+        DatapathPortNames::with_options(self.ofproto.tunnel_options())
+    }
+
     /// Names of datapath ports, for megaflows.
     pub fn datapath_names(&self) -> DatapathPortNames {
-        let mut names = DatapathPortNames::default();
+        let mut names = self.option_names();
         let setup = self.setup();
         for (name, entry) in setup.assembly.ports().iter().filter(|(_, entry)| entry.tunnel().is_none()) {
             entry.number.into_iter().for_each(|number| names.insert(number, name));
