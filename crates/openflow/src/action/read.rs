@@ -171,16 +171,17 @@ fn set_field(r: &mut Reader<'_>, version: Version) -> Result<OfAction, Error> {
         return Err(Error::ActionBadSetMask);
     }
     body.zeros(body.len()).map_err(|_| Error::ActionBadSetArgument)?;
-    let all = ones(8 * field.n_bytes as u32);
+    // A mask may have the field's own bits alone, as OVN's of `ip_dscp` has, or whole bytes.
+    let all = field.match_ones();
     let tag_missing = field.id == FieldId::VlanVid && value & mask & 0x1000 == 0;
     let port = field.id == FieldId::InPortOxm;
     if port || !field.writable || !valid_value(field, value) || tag_missing {
         return Err(Error::ActionBadSetArgument);
     }
-    if !field.maskable && mask != all {
+    if !field.maskable && mask & all != all {
         return Err(Error::ActionBadSetMask);
     }
-    let mask = mask & field.match_ones();
+    let mask = mask & all;
     Ok(OfAction::SetField { field: field.id, value: value & mask, mask })
 }
 
@@ -238,4 +239,20 @@ fn conjunction(r: &mut Reader<'_>) -> Result<OfAction, Error> {
         return Err(Error::ActionBadConjunction);
     }
     Ok(OfAction::Conjunction { id, clause, n_clauses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_a_field_without_masks_has_all_its_bits() {
+        let read = |mask: u8| {
+            // `ip_dscp`, six bits in a byte, with a mask, and the action's padding.
+            let oxm = [0x80, 0, 8 << 1 | 1, 2, 0x0e, mask, 0, 0, 0, 0, 0, 0];
+            set_field(&mut Reader::new(&oxm, Error::ActionBadLen), Version::V15)
+        };
+        let set = Ok(OfAction::SetField { field: FieldId::IpDscpShifted, value: 0x0e, mask: 0x3f });
+        assert_eq!((read(0x3f), read(0xff), read(0x0f)), (set.clone(), set, Err(Error::ActionBadSetMask)));
+    }
 }
