@@ -54,7 +54,7 @@ the_hosts_talk
 with_ports "setpriv --bounding-set -net_raw" << 'PORTS'
 raw af_packet options = { device = "p3" }
 PORTS
-refused raw 'device p3: .*Operation not permitted (os error 1); run as root, or with the capabilities NET_ADMIN and NET_RAW'
+refused raw 'device p3: .*Operation not permitted (os error 1); it takes the capabilities NET_ADMIN and NET_RAW'
 the_hosts_talk
 
 remove_namespaces

@@ -125,8 +125,13 @@ pub(crate) fn is_device_name(name: &str) -> bool {
 /// The error for a failed operation on a device, including the remedy.
 pub(crate) fn failed(port: String, what: String, cause: io::Error) -> OpenError {
     let remedy = match cause.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) if rustix::process::geteuid().is_root() => {
+            "it takes the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too), which this container or \
+             service takes away from root: let it have them"
+        }
         Some(libc::EPERM | libc::EACCES) => {
-            "run as root, or with the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too)"
+            "it takes the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too); a switch that root starts \
+             keeps those of the port types in its configuration and in switch.port-types"
         }
         Some(libc::ENODEV | libc::ENXIO) => "expected a device of this network namespace; `ip link` lists them",
         Some(libc::EBUSY) => "something else uses the device",

@@ -223,6 +223,17 @@ impl Port for PcapPort {
     fn stats(&self) -> PortStats {
         stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
     }
+
+    /// What was sent is in the file soon, also if little is sent. A pipe is left to the senders: its reader may stall, which must
+    /// not hold the caller, who looks after other ports, too.
+    fn service(&mut self) {
+        if let Some(mut sink) = self.sink.as_ref().and_then(|sink| sink.try_lock())
+            && sink.is_regular_file()
+        {
+            // A disk that is full is found by the next packet, too, which counts it.
+            let _ = sink.flush();
+        }
+    }
 }
 
 /// A receive queue of a capture.

@@ -198,6 +198,9 @@ fn what_is_sent_is_written_with_the_given_time() {
     }
     assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxOversize)), (2, 1));
     assert_eq!((port.stats().tx_packets, port.stats().tx_bytes, port.stats().tx_dropped), (2, 1574, 1));
+    // A reader need not wait for the end of the port.
+    port.service();
+    assert_eq!(read_all(&std::fs::read(&path).unwrap()).unwrap().len(), 2);
     drop((tx, port));
     let all = read_all(&std::fs::read(&path).unwrap()).unwrap();
     let got: Vec<_> = all.iter().map(|(record, bytes)| (record.time_ns, bytes.len())).collect();

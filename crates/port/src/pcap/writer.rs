@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes a capture. Buffered data reaches the file when the buffer is full, at `finish`, or on drop.
+/// Writes a capture. Buffered data reaches the file when the buffer is full, at `flush` and `finish`, or on drop.
 #[derive(Debug)]
 pub struct Writer<W: Write = BufWriter<File>> {
     sink: W,
@@ -27,6 +27,13 @@ impl Writer {
         let mut writer = if is_empty { Writer::new(sink)? } else { Writer { sink } };
         writer.flush()?;
         Ok(writer)
+    }
+}
+
+impl Writer {
+    /// Whether it is a file whose writes wait for no reader.
+    pub fn is_regular_file(&self) -> bool {
+        self.sink.get_ref().metadata().is_ok_and(|meta| meta.is_file())
     }
 }
 

@@ -63,17 +63,42 @@ struct Frontend {
 /// The request handler expects the standard library's mutex.
 type SharedDevice = Arc<std::sync::Mutex<Device>>;
 
+/// Who may connect to a socket that we listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// The socket's owner, if not this process's.
+    pub owner: Option<u32>,
+    /// Its group, if not this process's.
+    pub group: Option<u32>,
+    /// Its mode.
+    pub mode: u32,
+}
+
+impl Default for SocketAccess {
+    /// This user alone.
+    fn default() -> Self {
+        SocketAccess { owner: None, group: None, mode: 0o600 }
+    }
+}
+
 impl Link {
-    /// Starts serving frontends at `path`.
-    pub fn start(name: &str, path: PathBuf, side: Side, rings: Vec<Arc<RingSlot>>) -> io::Result<Self> {
-        let listener = (side == Side::Server).then(|| listen(&path)).transpose()?;
+    /// Starts serving frontends at `path`. `access` is that to the socket of a server.
+    pub fn start(
+        name: &str,
+        path: PathBuf,
+        side: Side,
+        access: SocketAccess,
+        rings: Vec<Arc<RingSlot>>,
+    ) -> io::Result<Self> {
+        let listener = (side == Side::Server).then(|| listen(&path, access)).transpose()?;
         let shared = Arc::new(Shared::default());
         let listening = listener.is_some().then(|| path.clone());
         let thread = std::thread::Builder::new().name(format!("vhost {name}").chars().take(15).collect()).spawn({
             let (shared, heartbeat) = (shared.clone(), Heartbeat::of(format!("vhost {name}")));
+            let mut refusal = Refusal { port: name.to_owned(), last: None };
             move || {
                 while !shared.ending() {
-                    match meet(&path, listener.as_ref()) {
+                    match meet(&path, listener.as_ref(), &mut refusal) {
                         Some(stream) => shared.serve(stream, &rings, &heartbeat),
                         None => shared.wait(),
                     }
@@ -187,11 +212,40 @@ fn goes_on(outcome: &Result<(), Error>) -> bool {
     }
 }
 
+/// Why the frontend's socket cannot be had. A frontend that is not there yet is no reason; what waiting does not mend is told
+/// once.
+struct Refusal {
+    port: String,
+    last: Option<io::ErrorKind>,
+}
+
+impl Refusal {
+    /// Takes note of what came of a connection; a line for the log, if it is news.
+    fn note(&mut self, path: &Path, outcome: Result<(), &io::Error>) -> Option<String> {
+        let kind = outcome.err().map(io::Error::kind);
+        let lasts = [io::ErrorKind::PermissionDenied, io::ErrorKind::InvalidInput];
+        let is_news = kind != self.last && kind.is_some_and(|kind| lasts.contains(&kind));
+        self.last = kind;
+        let error = outcome.err().filter(|_| is_news)?;
+        let (port, path, uid) = (&self.port, path.display(), rustix::process::geteuid().as_raw());
+        Some(format!(
+            "port {port}: cannot connect to {path}: {error}; the switch runs as user {uid}: let that user write the socket and \
+             come by its directories, or set switch.user; it is tried again until then"
+        ))
+    }
+}
+
 /// A connection, if one is possible now.
-fn meet(path: &Path, listener: Option<&UnixListener>) -> Option<UnixStream> {
+fn meet(path: &Path, listener: Option<&UnixListener>, refusal: &mut Refusal) -> Option<UnixStream> {
     let stream = match listener {
         Some(listener) => listener.accept().ok()?.0,
-        None => connect(path).ok()?,
+        None => {
+            let connected = connect(path);
+            if let Some(text) = refusal.note(path, connected.as_ref().map(drop)) {
+                tracing::warn!("{text}");
+            }
+            connected.ok()?
+        }
     };
     stream.set_nonblocking(false).ok()?;
     Some(stream)
@@ -205,15 +259,18 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// Listens on `path`, accessible to this user only, and replaces a socket that nobody listens on.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+/// Listens on `path` and replaces a socket that nobody listens on.
+fn listen(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
     let stale = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
     let is_served = || connect(path).map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true);
     if stale && !is_served() {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    // A socket that the wrong ones could use must not stay.
+    let given = std::os::unix::fs::lchown(path, access.owner, access.group)
+        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(access.mode)));
+    given.inspect_err(|_| drop(std::fs::remove_file(path)))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -225,6 +282,37 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
+    fn a_socket_that_this_user_may_not_use_is_told_once() {
+        let mut refusal = Refusal { port: "vm1".into(), last: None };
+        let path = Path::new("/run/vm1.sock");
+        let error = |kind: io::ErrorKind| io::Error::from(kind);
+        let (absent, denied) = (error(io::ErrorKind::NotFound), error(io::ErrorKind::PermissionDenied));
+        assert_eq!(refusal.note(path, Err(&absent)), None);
+        let told = refusal.note(path, Err(&denied)).unwrap();
+        assert!(told.starts_with("port vm1: cannot connect to /run/vm1.sock: permission denied; "), "{told}");
+        assert_eq!(refusal.note(path, Err(&denied)), None);
+        assert_eq!(refusal.note(path, Ok(())), None);
+        assert!(refusal.note(path, Err(&denied)).is_some());
+    }
+
+    #[test]
+    fn a_socket_has_the_mode_and_the_group_that_were_asked_for() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let group = rustix::process::getegid().as_raw();
+        let _listener = listen(&path, SocketAccess { owner: None, group: Some(group), mode: 0o660 }).unwrap();
+        let found = path.symlink_metadata().unwrap();
+        assert_eq!((found.mode() & 0o777, found.gid()), (0o660, group));
+        if !rustix::process::geteuid().is_root() {
+            // Only root gives things away; nothing is left that others could use.
+            let refused = dir.path().join("refused");
+            assert!(listen(&refused, SocketAccess { owner: Some(0), ..SocketAccess::default() }).is_err());
+            assert!(!refused.exists());
+        }
+    }
+
+    #[test]
     fn a_frontend_that_takes_no_connection_does_not_hold_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("full");
@@ -233,7 +321,7 @@ mod tests {
         net::listen(&listener, 0).unwrap();
         let held: Vec<UnixStream> = std::iter::from_fn(|| connect(&path).ok()).collect();
         assert!(!held.is_empty());
-        let link = Link::start("full", path, Side::Client, Vec::new()).unwrap();
+        let link = Link::start("full", path, Side::Client, SocketAccess::default(), Vec::new()).unwrap();
         std::thread::sleep(RETRY);
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
@@ -247,7 +335,7 @@ mod tests {
     fn a_part_of_a_request_does_not_hold_the_end_and_has_a_name() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("half");
-        let link = Link::start("half", path.clone(), Side::Server, Vec::new()).unwrap();
+        let link = Link::start("half", path.clone(), Side::Server, SocketAccess::default(), Vec::new()).unwrap();
         let mut frontend = UnixStream::connect(&path).unwrap();
         io::Write::write_all(&mut frontend, &[1, 0, 0]).unwrap();
         let busy = || busy_threads().into_iter().find(|busy| &*busy.thread == "vhost half");

@@ -58,7 +58,8 @@ use crate::{DeviceStatus, Mtu, OpenError, PORT_TYPES, Pools, Port, PortConfig, P
 use device::DeviceReport;
 use guest_receive::GuestReceive;
 use guest_transmit::GuestTransmit;
-use link::{Link, Side};
+use link::{Link, Side, SocketAccess};
+use nix::unistd::{Group, User};
 use slot::RingSlot;
 use sluice_fate::DropReason;
 use sluice_mem::FramePool;
@@ -71,6 +72,12 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "path", help: "the Unix socket" },
     OptionKey { key: "mode", help: "client (default): the frontend listens, we connect; server: we listen" },
+    OptionKey { key: SOCKET_MODE, help: "a server's socket: its mode; default 0600, and 0660 with socket-group" },
+    OptionKey { key: SOCKET_GROUP, help: "a server's socket: its group, by name or number, such as kvm" },
+    OptionKey {
+        key: SOCKET_USER,
+        help: "a server's socket: its owner, by name or number, such as libvirt-qemu; takes root",
+    },
     TX_RETRIES_MAX,
     OptionKey::MAC,
 ];
@@ -82,6 +89,11 @@ pub(crate) const CLIENT_OPTIONS: &[OptionKey] = &[
     OptionKey::N_RXQ,
     OptionKey::MAC,
 ];
+
+/// The options that say who may connect to a socket that we listen on.
+const SOCKET_MODE: &str = "socket-mode";
+const SOCKET_GROUP: &str = "socket-group";
+const SOCKET_USER: &str = "socket-user";
 
 const TX_RETRIES_MAX: OptionKey = OptionKey {
     key: "tx-retries-max",
@@ -134,19 +146,43 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         "server" => Some(Side::Server),
         _ => None,
     })?;
-    meet(options, pools, path, side.unwrap_or(Side::Client))
+    let side = side.unwrap_or(Side::Client);
+    let access = socket_access(options)?;
+    if side == Side::Client
+        && let Some(key) = [SOCKET_MODE, SOCKET_GROUP, SOCKET_USER].into_iter().find(|key| options.text(key).is_some())
+    {
+        return Err(options.bad(
+            key,
+            options.text(key).unwrap_or_default(),
+            "mode = \"server\" with it: the frontend makes its own socket",
+        ));
+    }
+    meet(options, pools, path, side, access)
+}
+
+/// Who may connect to a socket that we listen on.
+fn socket_access(options: &Options<'_>) -> Result<SocketAccess, OpenError> {
+    let user = |name: &str| User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    let group = |name: &str| Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+    let number = |text: &str| text.parse().ok();
+    let owner = options.parse(SOCKET_USER, "a user of this machine", |text| user(text).or_else(|| number(text)))?;
+    let group = options.parse(SOCKET_GROUP, "a group of this machine", |text| group(text).or_else(|| number(text)))?;
+    let mode = options.parse(SOCKET_MODE, "octal digits, as in \"0660\"", |text| {
+        u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777)
+    })?;
+    Ok(SocketAccess { owner, group, mode: mode.unwrap_or(if group.is_some() { 0o660 } else { 0o600 }) })
 }
 
 /// Opens a port of OVS that connects to the frontend.
 pub(crate) fn open_client(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    meet(options, pools, required_path(options, "vhost-server-path")?, Side::Client)
+    meet(options, pools, required_path(options, "vhost-server-path")?, Side::Client, SocketAccess::default())
 }
 
 /// Opens a port of OVS that listens, at a socket named like the port.
 pub(crate) fn open_server(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { base_dir, name, .. } = options.config;
     let path = options.path(SOCKET_DIR).unwrap_or_else(|| base_dir.clone()).join(name);
-    meet(options, pools, path, Side::Server)
+    meet(options, pools, path, Side::Server, SocketAccess::default())
 }
 
 /// How often the rest of a batch is tried again. As in OVS, its types take a value that is none for the default.
@@ -178,16 +214,23 @@ fn without_changeable(config: &PortConfig) -> PortConfig {
 }
 
 /// A port that meets its frontend at `path`.
-fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
+fn meet(
+    options: &Options<'_>,
+    pools: &mut Pools,
+    path: PathBuf,
+    side: Side,
+    access: SocketAccess,
+) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let (pool, retries_max) = (options.pool_for_copies(pools)?, AtomicU8::new(retries_max(options)?));
     let rings: Vec<_> = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
-    let link = Link::start(&options.config.name, path.clone(), side, rings.clone());
+    let link = Link::start(&options.config.name, path.clone(), side, access, rings.clone());
     let link = link.map_err(|cause| OpenError::Device {
         port: options.port(),
         what: format!("cannot listen at {}", path.display()),
         cause,
-        remedy: "choose a path in a directory you may write to, where no other process listens",
+        remedy: "choose a path in a directory you may write to, where no other process listens; only root gives a socket \
+                 away, so such a port is opened at the start",
     })?;
     let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
     let config = options.config.clone();
@@ -264,7 +307,8 @@ impl Port for VhostUserPort {
             }
             // Two links would both set up the rings.
             self.link.end();
-            self.link = Link::start(&config.name, path.clone(), Side::Client, self.rings.clone())?;
+            self.link =
+                Link::start(&config.name, path.clone(), Side::Client, SocketAccess::default(), self.rings.clone())?;
             self.path = path;
         }
         if self.retries_max.swap(retries_max, Relaxed) != retries_max {
