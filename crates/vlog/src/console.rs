@@ -59,6 +59,22 @@ pub(crate) fn write_error_line(line: &str) {
     }
 }
 
+/// Whether standard error is the journal's: each line then begins with its level. Source: systemd.exec(5), `$JOURNAL_STREAM`.
+pub(crate) fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    rustix::fs::fstat(std::io::stderr()).is_ok_and(|found| names_stream(&stream, found.st_dev, found.st_ino))
+}
+
+fn names_stream(stream: &str, device: u64, inode: u64) -> bool {
+    stream.split_once(':').is_some_and(|(dev, ino)| dev.parse() == Ok(device) && ino.parse() == Ok(inode))
+}
+
+/// A line of the log as the journal wants it: its level is in front of each line of it.
+pub(crate) fn for_journal(severity: u32, line: &str) -> String {
+    let lines: Vec<_> = line.lines().map(|line| format!("<{severity}>{line}")).collect();
+    lines.join("\n")
+}
+
 /// Writes `bytes`; whether all of them were taken in time.
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> bool {
     while !bytes.is_empty() {
@@ -92,6 +108,13 @@ mod tests {
     use super::*;
     use std::io::Read as _;
     use std::time::Instant;
+
+    #[test]
+    fn the_journal_is_known_by_its_stream_and_gets_levels() {
+        assert!(names_stream("8:31", 8, 31) && !names_stream("8:31", 8, 32));
+        assert!(!names_stream("", 0, 0) && !names_stream("8", 8, 0) && !names_stream("a:b", 0, 0));
+        assert_eq!(for_journal(4, "one\ntwo"), "<4>one\n<4>two");
+    }
 
     #[test]
     fn a_pipe_that_nobody_reads_costs_the_patience_and_no_more() {

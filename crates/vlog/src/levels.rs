@@ -49,6 +49,11 @@ impl Level {
         Level::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(name))
     }
 
+    /// The severity in the journal. Source: sd-daemon(3).
+    pub(crate) fn journal_severity(self) -> u32 {
+        if self == Level::Info { 6 } else { self.syslog_severity() }
+    }
+
     /// The severity in the system's log. Source: vlog, which reports INFO as a notice.
     pub(crate) fn syslog_severity(self) -> u32 {
         match self {

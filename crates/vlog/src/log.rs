@@ -27,6 +27,9 @@ const LOCAL0: u32 = 16;
 /// A line of `--syslog-target`. Source: RFC 5424.
 const RFC_5424: &str = "<%B>1 %D{%Y-%m-%dT%H:%M:%S.###Z} %E %A %P %c - \u{feff}%m";
 
+/// A line of the journal.
+const JOURNAL_PATTERN: &str = "%c: %m";
+
 /// A log. Clones are handles of the same one.
 #[derive(Clone)]
 pub struct Log(Arc<Mutex<LogState>>);
@@ -56,6 +59,8 @@ struct LogState {
     file_path: Option<PathBuf>,
     syslog: Syslog,
     syslog_target: Option<UdpSocket>,
+    /// Whether the console is the journal's.
+    is_journal: bool,
     facility: Option<u32>,
     limits: HashMap<Identifier, RateLimit>,
 }
@@ -73,7 +78,9 @@ impl Log {
         let log = Self::new(program, &SyslogMethod::Null);
         let mut state = log.0.lock();
         state.set_levels(None, Some(Destination::Syslog), Level::Off);
-        state.patterns[Destination::Console as usize] = Destination::File.default_pattern().into();
+        // The journal knows time and level itself.
+        let pattern = if state.is_journal { JOURNAL_PATTERN } else { Destination::File.default_pattern() };
+        state.patterns[Destination::Console as usize] = pattern.into();
         drop(state);
         log
     }
@@ -118,6 +125,7 @@ impl Log {
             file_path: None,
             syslog: Syslog::new(syslog),
             syslog_target: None,
+            is_journal: console::is_journal(),
             facility: None,
             limits: HashMap::new(),
         })))
@@ -153,6 +161,15 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
         self.write("vlog", Level::Info, &format!("opened log file {}", path.display()));
         Ok(())
+    }
+
+    /// Sends what INFO and up is to the system's log, too, by the way of the C library.
+    pub fn use_syslog(&self) {
+        let mut state = self.0.lock();
+        state.syslog = Syslog::new(&SyslogMethod::Libc);
+        state.set_levels(None, Some(Destination::Syslog), Level::Info);
+        drop(state);
+        tracing::callsite::rebuild_interest_cache();
     }
 
     /// Gives the log file to a user and a group.
@@ -343,7 +360,9 @@ impl LogState {
         };
         let line = |destination: Destination| pattern::format(&self.patterns[destination as usize], &message);
         if takes(Destination::Console) {
-            console::write_error_line(&line(Destination::Console));
+            let line = line(Destination::Console);
+            let line = if self.is_journal { console::for_journal(level.journal_severity(), &line) } else { line };
+            console::write_error_line(&line);
         }
         if takes(Destination::File)
             && let Some(file) = &mut self.file
