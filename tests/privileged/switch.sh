@@ -75,6 +75,11 @@ ctl bridge/dump-flows br0 | grep -q 'priority=5,actions=NORMAL' || fail "the rul
 chmod 644 "$dir/switch.toml"
 ctl sluice/reload | grep -q 'nothing changed' || fail "the configuration was not read again"
 
+# A type that came later than its privileges is refused with what to do.
+ip -n "$s" link add w0 type veth peer name w1
+ctl bridge/add-port br0 w0 ofport=50 type=af_packet > "$dir/refused" 2>&1 && fail "packet sockets without the capability"
+grep -q 'switch.port-types' "$dir/refused" || fail "the refusal does not help: $(cat "$dir/refused")"
+
 stop
 [ ! -e "$dir/run/sluice.ctl" ] || fail "the control socket is still there"
 [ ! -e "$dir/run/vm.sock" ] || fail "the socket for a virtual machine is still there"

@@ -54,7 +54,7 @@ pub enum SocketError {
     },
 }
 
-/// The mode that sockets get. Either lets the owner alone connect, because connecting takes permission to write.
+/// The mode that sockets get. The named ones let the owner alone connect, because connecting takes permission to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketMode {
     /// 0600.
@@ -62,6 +62,8 @@ pub enum SocketMode {
     Private,
     /// 0750, as Open vSwitch's sockets have it: scripts and tests read it.
     OpenVSwitch,
+    /// These bits of permission.
+    Bits(u16),
 }
 
 impl SocketMode {
@@ -69,6 +71,7 @@ impl SocketMode {
         match self {
             SocketMode::Private => Mode::RUSR | Mode::WUSR,
             SocketMode::OpenVSwitch => Mode::RWXU | Mode::RGRP | Mode::XGRP,
+            SocketMode::Bits(bits) => Mode::from_raw_mode(u32::from(bits)) & Mode::from_raw_mode(0o777),
         }
     }
 }

@@ -50,6 +50,17 @@ impl Account {
         Self::find(spec)
     }
 
+    /// The user of that name, with its own group, or with any other: for root, who decides about both. `None` if there is
+    /// no such user.
+    ///
+    /// # Errors
+    /// If there is no such group, or the system's databases cannot be read.
+    pub fn named(user: &str, group: Option<&str>) -> Result<Option<Self>, AccountError> {
+        let Some(user) = User::from_name(user).map_err(AccountError::Lookup)? else { return Ok(None) };
+        let gid = group.map_or(Ok(user.gid.as_raw()), group_number)?;
+        Ok(Some(Account { uid: user.uid.as_raw(), gid }))
+    }
+
     fn find(spec: &str) -> Result<Self, AccountError> {
         let (name, group) = spec.split_once(':').unwrap_or((spec, ""));
         let user = if name.trim().is_empty() { User::from_uid(Uid::current()) } else { User::from_name(name.trim()) };
@@ -57,6 +68,15 @@ impl Account {
         let gid = if group.trim().is_empty() { user.gid } else { group_of(&user, group.trim(), spec)? };
         Ok(Account { uid: user.uid.as_raw(), gid: gid.as_raw() })
     }
+}
+
+/// The number of the group of that name.
+///
+/// # Errors
+/// If there is none, or the system's databases cannot be read.
+pub fn group_number(name: &str) -> Result<u32, AccountError> {
+    let group = Group::from_name(name).map_err(AccountError::Lookup)?;
+    group.map(|group| group.gid.as_raw()).ok_or_else(|| AccountError::NoGroup(name.to_owned()))
 }
 
 fn group_of(user: &User, name: &str, spec: &str) -> Result<Gid, AccountError> {
@@ -72,6 +92,15 @@ fn group_of(user: &User, name: &str, spec: &str) -> Result<Gid, AccountError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_may_join_any_user_with_any_group() {
+        assert_eq!(Account::named("nobody", Some("root")), Ok(Some(Account { uid: 65534, gid: 0 })));
+        assert_eq!(Account::named("nobody", None), Account::find("nobody").map(Some));
+        assert_eq!(Account::named("no-such-user", Some("root")), Ok(None));
+        let no_group = Err(AccountError::NoGroup("no-such-group".into()));
+        assert_eq!(Account::named("nobody", Some("no-such-group")), no_group);
+    }
 
     #[test]
     fn users_and_groups_are_those_of_the_system() {

@@ -46,6 +46,7 @@ impl ConfigFile {
         let new = Config::load(&self.path).map_err(|error| error.to_string())?;
         let desired = new.desired().map_err(|error| error.to_string())?;
         let outcomes = switch.reconfigure(&desired).map_err(|error| explain(error).to_string())?;
+        new.warnings().iter().for_each(|text| tracing::warn!("{text}"));
         let mut done = self.set(new.switch);
         let mut failed = Vec::new();
         for outcome in outcomes {
@@ -71,10 +72,21 @@ impl ConfigFile {
         let changes = [
             (settings.stop_after != new.stop_after).then(|| "switch.stop-after: changed".to_owned()),
             (settings.keep_tables != new.keep_tables).then(|| "switch.keep-tables: changed".to_owned()),
+            (who(&settings) != who(&new))
+                .then(|| change::at_next_start("switch.user, group, socket-group, port-types")),
+            (settings.socket_mode != new.socket_mode).then(|| change::at_next_start("switch.socket-mode")),
+            ((&settings.log_file, settings.syslog) != (&new.log_file, new.syslog))
+                .then(|| change::at_next_start("switch.log-file, syslog")),
             (settings.rundir != new.rundir).then(|| change::at_next_start("switch.rundir")),
             (settings.metrics != new.metrics).then(|| change::at_next_start("switch.metrics")),
         ];
         *settings = new;
         changes.into_iter().flatten().collect()
     }
+}
+
+/// Whom the switch runs as, and what it keeps.
+fn who(settings: &config::Switch) -> impl PartialEq + use<> {
+    let config::Switch { user, group, socket_group, port_types, .. } = settings.clone();
+    (user, group, socket_group, port_types)
 }

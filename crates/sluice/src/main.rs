@@ -21,6 +21,7 @@ mod program;
 mod replay;
 mod run;
 mod rundir;
+mod service_manager;
 mod signals;
 mod text;
 mod vswitchd;
@@ -52,6 +53,8 @@ enum CliCommand {
         /// Print the whole configuration, every key explained, and exit
         #[arg(long)]
         help_config: bool,
+        #[command(flatten)]
+        options: run::RunOptions,
     },
     /// Run in the place of ovs-vswitchd; a program of that name that links to sluice does the same
     #[command(disable_help_flag = true)]
@@ -95,7 +98,10 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
-        CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
+        CliCommand::Run { config: Some(config), options, .. } if options.check => {
+            run::check(&config).map(|text| show(&text))
+        }
+        CliCommand::Run { config: Some(config), options, .. } => run::run(&config, options).map(|()| ExitCode::SUCCESS),
         CliCommand::Vswitchd { args } => Ok(vswitchd::main(args)),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
         CliCommand::Top(args) => sluice_top::run(&args, rundir::default_control_socket()).map(|()| ExitCode::SUCCESS),

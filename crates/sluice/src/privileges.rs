@@ -3,16 +3,88 @@
 //! This comes after ports are open and before the switch's own threads are started, which inherit what is left. Threads
 //! that ports have started already (vhost-user, DPDK) become the same user and keep no capability.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use sluice_daemon::account::Account;
+use sluice_daemon::account::{self, Account};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The user to become if sudo names none. Source: Linux's overflow user, "nobody".
+/// The user of the switch, which its package makes.
+const OWN_USER: &str = "sluice";
+
+/// The user to become if there is none of the switch's own and sudo names none. Source: Linux's overflow user, "nobody".
 const NOBODY: u32 = 65534;
+
+/// Whom the switch runs as, and who else may use its sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// The group that may use the sockets, too.
+    pub socket_group: Option<u32>,
+    /// Whether it is nobody only because nobody else was found.
+    is_fallback: bool,
+}
+
+impl Identity {
+    /// Whom the settings `switch.user`, `group` and `socket-group` name. Root becomes, if `user` is not set, the user who
+    /// called sudo, else the user `sluice`, else nobody; any other user stays what it is.
+    ///
+    /// # Errors
+    /// If there is no such user or group, or this is not root and they name somebody else.
+    pub fn new(user: Option<&str>, group: Option<&str>, socket_group: Option<&str>) -> Result<Self> {
+        let number =
+            |key: &str, name: &str| account::group_number(name).map_err(|error| anyhow!("switch.{key}: {error}"));
+        let socket_group = socket_group.map(|name| number("socket-group", name)).transpose()?;
+        let group = group.map(|name| number("group", name)).transpose()?;
+        let named = user.map(named_user).transpose()?;
+        let own = Account { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let (account, is_fallback) = match named {
+            Some(named) if own.uid == 0 => (named, false),
+            None if own.uid == 0 => default_user(std::env::var("SUDO_UID").ok(), std::env::var("SUDO_GID").ok())?,
+            _ => {
+                let is_own = named.is_none_or(|named| named.uid == own.uid) && group.is_none_or(|gid| gid == own.gid);
+                ensure!(
+                    is_own,
+                    "switch.user, switch.group: only root can become another user; start as root, or remove them"
+                );
+                (own, false)
+            }
+        };
+        Ok(Identity { uid: account.uid, gid: group.unwrap_or(account.gid), socket_group, is_fallback })
+    }
+
+    /// What the user should know about the choice.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.is_fallback.then_some(
+            "there is no user sluice: running as nobody, whom other programs may use, too; make one (useradd --system \
+             sluice), or set switch.user",
+        )
+    }
+}
+
+fn named_user(name: &str) -> Result<Account> {
+    let found = Account::named(name, None).map_err(|error| anyhow!("switch.user: {error}"))?;
+    let found =
+        found.ok_or_else(|| anyhow!("switch.user: there is no user {name}; make one: useradd --system {name}"))?;
+    ensure!(found.uid != 0, "switch.user: the switch does not run as root; expected another user");
+    Ok(found)
+}
+
+/// The user that root becomes if the configuration names none, and whether it was the last resort. Who called sudo keeps
+/// access to the switch and its files.
+fn default_user(sudo_uid: Option<String>, sudo_gid: Option<String>) -> Result<(Account, bool)> {
+    let number = |text: Option<String>| text.and_then(|id| id.parse().ok()).filter(|id| *id != 0);
+    if let Some(uid) = number(sudo_uid) {
+        return Ok((Account { uid, gid: number(sudo_gid).unwrap_or(NOBODY) }, false));
+    }
+    let own = Account::named(OWN_USER, None).context("user sluice")?.filter(|own| own.uid != 0);
+    Ok(own.map_or((Account { uid: NOBODY, gid: NOBODY }, true), |own| (own, false)))
+}
 
 /// What was done, for the log.
 #[derive(Debug)]
@@ -31,35 +103,48 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// The user and group to become: `$SUDO_UID` and `$SUDO_GID`, or nobody.
-pub fn user() -> (u32, u32) {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|id| id.parse().ok()).filter(|id| *id != 0);
-    (variable("SUDO_UID").unwrap_or(NOBODY), variable("SUDO_GID").unwrap_or(NOBODY))
-}
-
-/// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed. Only root
-/// does so.
+/// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed; only root does
+/// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group.
 ///
 /// # Errors
 /// If the directory holds anything but sockets, or is not root's.
-pub fn give_rundir(rundir: &Path) -> Result<()> {
-    let (uid, gid) = user();
-    if rustix::process::geteuid().is_root() { give(rundir, uid, gid) } else { Ok(()) }
+pub fn give_rundir(rundir: &Path, to: &Identity) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        give(rundir, to.uid, to.gid)?;
+    }
+    to.socket_group.map_or(Ok(()), |group| open_to_group(rundir, group))
 }
 
-/// Leaves root, if this is root: becomes an ordinary user and keeps what ports of `kinds` need.
+/// Lets a group into the directory. Its set-group-ID bit gives the group each socket that is made there later, when the
+/// switch may not be allowed to. Source: inode(7).
+fn open_to_group(rundir: &Path, group: u32) -> Result<()> {
+    let context = || format!("rundir {}: giving it to group {group} (switch.socket-group)", rundir.display());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(rundir, flags, Mode::empty()).with_context(context)?;
+    let found = rustix::fs::fstat(&dir).with_context(context)?;
+    let wanted = (found.st_mode & 0o777) | 0o2750;
+    if (found.st_gid, found.st_mode & 0o7777) == (group, wanted) {
+        return Ok(());
+    }
+    rustix::fs::fchown(&dir, None, Some(rustix::fs::Gid::from_raw(group))).with_context(context)?;
+    // Behind the change of owner, which clears the bit.
+    rustix::fs::fchmod(&dir, Mode::from_raw_mode(wanted)).with_context(context)
+}
+
+/// Leaves root, if this is root: becomes an ordinary user and keeps what ports of `kinds` need. Ports that come later can
+/// be opened if they are of these kinds. A helper that stays root and hands descriptors over would keep more in one place, for
+/// all kinds, and would have to check each request; capabilities are checked by the kernel.
 ///
 /// Files that are read later (configuration and rules, on command) must be readable to that user.
 ///
 /// # Errors
 /// If the system refuses a step; what was done until then stays done.
-pub fn leave_root<'a>(kinds: impl Iterator<Item = &'a str>) -> Result<Option<Left>> {
+pub fn leave_root<'a>(to: &Identity, kinds: impl Iterator<Item = &'a str>) -> Result<Option<Left>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let (uid, gid) = user();
     let wanted = kinds.fold(CapabilitySet::empty(), |set, kind| set.union(of_port_type(kind)));
-    become_user(uid, gid, wanted).map(Some)
+    become_user(to.uid, to.gid, wanted).map(Some)
 }
 
 /// Becomes the user of `--user` and keeps what ports need that the database may ask for at any time: those of every
@@ -160,6 +245,42 @@ fn holds_only_sockets(dir: &OwnedFd) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_becomes_the_caller_of_sudo_or_the_switchs_own_user_or_nobody() {
+        let given = |id: u32| Some(id.to_string());
+        assert_eq!(default_user(given(1000), given(100)).unwrap(), (Account { uid: 1000, gid: 100 }, false));
+        // Root that calls sudo is no ordinary user.
+        for sudo in [given(0), Some("x".into()), None] {
+            let (chosen, is_fallback) = default_user(sudo.clone(), sudo).unwrap();
+            match Account::named(OWN_USER, None).unwrap() {
+                Some(own) => assert_eq!((chosen, is_fallback), (own, false)),
+                None => assert_eq!((chosen.uid, chosen.gid, is_fallback), (NOBODY, NOBODY, true)),
+            }
+        }
+    }
+
+    #[test]
+    fn users_and_groups_that_there_are_not_are_named_with_their_key() {
+        let error = |user, group, socket| Identity::new(user, group, socket).unwrap_err().to_string();
+        assert!(error(Some("no-such"), None, None).starts_with("switch.user: there is no user no-such; "));
+        assert!(error(None, Some("no-such"), None).starts_with("switch.group: group no-such not found"));
+        assert!(error(None, None, Some("no-such")).starts_with("switch.socket-group: group no-such not found"));
+        assert!(error(Some("root"), None, None).starts_with("switch.user: the switch does not run as root"));
+    }
+
+    #[test]
+    fn a_group_that_may_use_the_sockets_gets_all_that_is_made_in_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(dir.path(), private).unwrap();
+        let group = rustix::process::getegid().as_raw();
+        for _ in 0..2 {
+            open_to_group(dir.path(), group).unwrap();
+            let meta = std::fs::metadata(dir.path()).unwrap();
+            assert_eq!((meta.gid(), meta.mode() & 0o7777), (group, 0o2750));
+        }
+    }
 
     #[test]
     fn port_types_need_what_their_sockets_need() {

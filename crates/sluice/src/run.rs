@@ -6,7 +6,9 @@ use crate::config::Config;
 use crate::config_file::ConfigFile;
 use crate::housekeeping::Housekeeping;
 use crate::metrics::Endpoint;
+use crate::privileges::Identity;
 use crate::process::{Process, explain};
+use crate::service_manager::{self, Notice};
 use crate::text::megaflows::dpctl_line;
 use crate::text::{live, rules};
 use crate::{command, kept_tables, panics, privileges, rundir, signals, watchdog};
@@ -40,25 +42,83 @@ const SUMMARY_PATIENCE: Duration = Duration::from_millis(500);
 /// Megaflows, rules of a bridge, and bridges shown at the end; there may be millions.
 const SHOWN_MAX: usize = 100;
 
+/// How a switch is run.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct RunOptions {
+    /// Check the configuration and the files that it names, without opening a port, and exit
+    #[arg(long)]
+    pub check: bool,
+    /// Print no statistics, and no lines of the log below warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print rules and megaflows at the end, a hundred of each
+    #[arg(long)]
+    pub dump: bool,
+}
+
+/// Checks the configuration `file` and all that it names: rules are read as at a start, into a switch without devices.
+///
+/// # Errors
+/// With the first thing that a switch would not start with.
+pub fn check(file: &Path) -> Result<String> {
+    let config = Config::load(file)?;
+    config.switch.identity()?;
+    let mut desired = config.desired()?;
+    desired.dpdk = None;
+    for port in desired.bridges.iter_mut().flat_map(|bridge| &mut bridge.ports) {
+        // Patch ports and tunnels have no device.
+        if sluice_port::PORT_TYPES.iter().any(|kind| kind.name == port.kind) {
+            port.kind = "null".into();
+            port.options.clear();
+        }
+    }
+    let switch = Switch::prepare(&desired).map_err(explain)?;
+    switch.close_ports();
+    let warnings: String = config.warnings().iter().map(|text| format!("warning: {text}\n")).collect();
+    Ok(format!("{warnings}{}: can be run\n", file.display()))
+}
+
+/// A log as the configuration wants it. Its file belongs to the user that the switch becomes.
+fn start_log_of(config: &Config, log: &Log, identity: &Identity) -> Result<()> {
+    if config.switch.syslog {
+        log.use_syslog();
+    }
+    let Some(path) = config.switch.log_file.as_ref().map(|path| config.resolve(path)) else { return Ok(()) };
+    let context = || format!("switch.log-file: {}", path.display());
+    log.open_file(&path).with_context(context)?;
+    if rustix::process::geteuid().is_root() {
+        log.give_file(identity.uid, identity.gid).with_context(context)?;
+    }
+    Ok(())
+}
+
 /// Runs the switch that `file` describes until it is told to end.
 ///
 /// # Errors
 /// If it cannot start.
-pub fn run(file: &Path) -> Result<()> {
+pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     let log = Log::to_console("sluice");
+    if options.quiet {
+        log.set("console:warn").map_err(anyhow::Error::msg)?;
+    }
     log.install();
     panics::watch();
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
-    rundir::prepare(&rundir)?;
+    let identity = config.switch.identity()?;
+    rundir::prepare(&rundir, identity.uid)?;
     let control = rundir.join(rundir::CONTROL_SOCKET);
     // Before ports are opened: another switch that runs may have the same ones.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
-    privileges::give_rundir(&rundir)?;
+    privileges::give_rundir(&rundir, &identity)?;
+    let (socket_mode, mut kinds) = (config.switch.socket_mode(), config.switch.port_types.clone());
+    start_log_of(&config, &log, &identity)?;
+    config.warnings().iter().for_each(|text| tracing::warn!("{text}"));
     let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
-    let kinds = switch.port_kinds();
-    let left = privileges::leave_root(kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
+    kinds.extend(switch.port_kinds());
+    let left = privileges::leave_root(&identity, kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
+    identity.warning().filter(|_| left.is_some()).inspect(|text| tracing::warn!("{text}"));
     left.inspect(|left| tracing::info!("{left}"));
     if keeps_tables(&process) {
         kept_tables::restore(switch, &rundir)?
@@ -69,9 +129,11 @@ pub fn run(file: &Path) -> Result<()> {
     watchdog::start(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
-    let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| process.stop_switch())?;
+    let (server, endpoint) = listen(&process, &rundir, &control, socket_mode).inspect_err(|_| process.stop_switch())?;
     tracing::info!("running, control socket {}", control.display());
-    let why = attend(&process);
+    service_manager::tell(&Notice::Ready);
+    let why = attend(&process, options);
+    service_manager::tell(&Notice::Stopping);
     match &why {
         Ok(why) => tracing::info!("ending: {why}"),
         Err(error) => tracing::error!("ending: {error}"),
@@ -90,7 +152,9 @@ pub fn run(file: &Path) -> Result<()> {
     busy.go_on("statistics");
     switch.settle();
     busy.go_on("summary");
-    write_output(&summary(switch), SUMMARY_PATIENCE);
+    if !options.quiet {
+        write_output(&summary(switch, options.dump), SUMMARY_PATIENCE);
+    }
     busy.go_on("close of ports");
     switch.close_ports();
     why.map(drop)
@@ -102,15 +166,20 @@ fn keeps_tables(process: &Process) -> bool {
 
 /// Opens the sockets of controllers, Prometheus and commands. The control socket comes last: once it is there, all
 /// commands work.
-fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
+fn listen(
+    process: &Arc<Process>,
+    rundir: &Path,
+    control: &Path,
+    mode: SocketMode,
+) -> Result<(Server, Option<Endpoint>)> {
     let switch = process.switch();
-    switch.start_openflow(rundir, SocketMode::Private).map_err(explain)?;
+    switch.start_openflow(rundir, mode).map_err(explain)?;
     let address = process.config_file().and_then(ConfigFile::metrics_address);
     let endpoint = address.map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let listener = unix_socket::listen(control, "control socket", SocketMode::Private).map_err(rundir::socket_error)?;
+    let listener = unix_socket::listen(control, "control socket", mode).map_err(rundir::socket_error)?;
     let server = Server::start(listener, control, Box::new(CommandTable(Arc::clone(process))));
     let server = server.context("control thread")?;
     Ok((server, endpoint))
@@ -120,10 +189,12 @@ fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Serv
 ///
 /// # Errors
 /// If a PMD thread has panicked: the switch should be started again.
-fn attend(process: &Process) -> Result<String> {
+fn attend(process: &Process, options: RunOptions) -> Result<String> {
     let (switch, main_loop) = (process.switch(), process.main_loop());
     let began = Instant::now();
-    let mut live = LiveLine::new(switch, began);
+    let mut live = LiveLine::new(switch, began, options.quiet);
+    let alive_every = service_manager::alive_every();
+    let mut told_alive = began;
     let mut housekeeping = Housekeeping::new(process, sluice_clock::now_ms());
     let _running = main_loop.running();
     loop {
@@ -137,6 +208,10 @@ fn attend(process: &Process) -> Result<String> {
         housekeeping.run(process, &busy, sluice_clock::now_ms())?;
         busy.go_on("live line");
         live.show_if_due(switch, stop_after.is_some());
+        if alive_every.is_some_and(|every| told_alive.elapsed() >= every) {
+            service_manager::tell(&Notice::Alive);
+            told_alive = Instant::now();
+        }
         drop(busy);
         drop(turn);
         if let Some(why) = main_loop.why_end() {
@@ -145,6 +220,7 @@ fn attend(process: &Process) -> Result<String> {
         }
         let left = stop_after.map_or(Duration::MAX, |after| after.saturating_sub(began.elapsed()));
         let left = left.min(live.due_in(stop_after.is_some()));
+        let left = alive_every.map_or(left, |every| left.min(every.saturating_sub(told_alive.elapsed())));
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         let deadline_ms = housekeeping.deadline_ms().min(sluice_clock::now_ms().saturating_add(left_ms));
         main_loop.sleep([], Some(deadline_ms));
@@ -157,15 +233,20 @@ struct LiveLine {
     last: Instant,
     totals: Snapshot,
     on_terminal: bool,
+    is_quiet: bool,
 }
 
 impl LiveLine {
-    fn new(switch: &Switch, began: Instant) -> Self {
-        LiveLine { began, last: began, totals: switch.totals(), on_terminal: std::io::stdout().is_terminal() }
+    fn new(switch: &Switch, began: Instant, is_quiet: bool) -> Self {
+        let on_terminal = std::io::stdout().is_terminal();
+        LiveLine { began, last: began, totals: switch.totals(), on_terminal, is_quiet }
     }
 
     /// How long until it is shown next.
     fn due_in(&self, is_short_run: bool) -> Duration {
+        if self.is_quiet {
+            return Duration::MAX;
+        }
         let every = if self.on_terminal || is_short_run { LIVE_EVERY } else { LIVE_EVERY_IN_LOG };
         every.saturating_sub(self.last.elapsed())
     }
@@ -186,16 +267,29 @@ impl LiveLine {
 
     /// Leaves the line, and what follows starts on one of its own.
     fn finish(&self) {
-        if self.on_terminal && self.last != self.began {
+        if self.on_terminal && !self.is_quiet && self.last != self.began {
             write_output("\n", Duration::ZERO);
         }
     }
 }
 
-/// What is printed at the end: PMD statistics, some rules, some megaflows. The end is to be soon, so it does not format
-/// all there is; commands do that while the switch runs.
-fn summary(switch: &Switch) -> String {
-    let mut out = command::datapath::perf_show(switch, &PmdOptions::default());
+/// What is printed at the end: PMD statistics, and how many rules and megaflows there were; some of them, if `dumps`.
+fn summary(switch: &Switch, dumps: bool) -> String {
+    let out = command::datapath::perf_show(switch, &PmdOptions::default());
+    if dumps {
+        return out + &dump(switch);
+    }
+    let bridges = switch.ofproto().bridges();
+    let count = |bridge: &str| rules::dump_some(switch.ofproto(), bridge, 0, switch.now_ms(), |_| String::new());
+    let rules: usize = bridges.iter().filter_map(|bridge| Some(count(&bridge.name).ok()?.1)).sum();
+    let counts = format!("\nbridges: {}, rules: {rules}, megaflows: {}", bridges.len(), switch.lookups().flows);
+    out + &counts + " (--dump shows them here; bridge/dump-flows and dpctl/dump-flows while the switch runs)\n"
+}
+
+/// Some rules and some megaflows. The end is to be soon, so it does not format all there is; commands do that while the
+/// switch runs.
+fn dump(switch: &Switch) -> String {
+    let mut out = String::new();
     let now_ms = switch.now_ms();
     let bridges = switch.ofproto().bridges();
     for bridge in bridges.iter().take(SHOWN_MAX).map(|bridge| &*bridge.name) {

@@ -1,6 +1,5 @@
 //! The directory of the sockets, which belongs to the switch alone.
 
-use crate::privileges;
 use anyhow::{Context, Result, bail};
 use sluice_connmgr::SocketError;
 use std::fs::Metadata;
@@ -42,11 +41,11 @@ pub fn socket_error(error: SocketError) -> anyhow::Error {
 }
 
 /// Makes `dir` with mode 0700 if it is missing. A directory of another user in its place is an error, also to root: that
-/// user could put other sockets in the place of the switch's.
+/// user could put other sockets in the place of the switch's. `becomes` is the user as whom the switch will run.
 ///
 /// # Errors
 /// If it cannot be made, or is not a directory of this user, or every user may remove what is in it.
-pub fn prepare(dir: &Path) -> Result<()> {
+pub fn prepare(dir: &Path, becomes: u32) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         // Another thread may be lowering the umask just then, for a socket.
         Ok(()) => {
@@ -65,16 +64,30 @@ pub fn prepare(dir: &Path) -> Result<()> {
             });
         }
     }
-    // A configured rundir may be a link. The check of the owner below follows it, so that a link which another user
-    // made under /tmp does no harm.
+    // A configured rundir may be a link. The check of the owner below follows it; but a link of another user's could lead
+    // to this user's directory now, and to another one once it was checked.
+    let link = std::fs::symlink_metadata(dir).with_context(|| format!("rundir {}", dir.display()))?;
+    let uid = rustix::process::geteuid();
+    if link.is_symlink() {
+        check_link(dir, link.uid(), uid.as_raw())?;
+    }
     let meta = std::fs::metadata(dir).with_context(|| format!("rundir {}", dir.display()))?;
     if !meta.is_dir() {
         bail!("rundir {}: is not a directory", dir.display());
     }
     // Root becomes another user, who has the directory after an earlier run.
-    let uid = rustix::process::geteuid();
-    let becomes = if uid.is_root() { privileges::user().0 } else { uid.as_raw() };
     check_owner(dir, &meta, [uid.as_raw(), becomes])
+}
+
+/// Refuses a link that a user other than this one and root has made.
+fn check_link(dir: &Path, owner: u32, own: u32) -> Result<()> {
+    if owner != own && owner != 0 {
+        let dir = dir.display();
+        bail!(
+            "rundir {dir}: is a link that user {owner} has made and could change; set switch.rundir to the directory itself"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a directory in which another user could put or replace sockets.
@@ -96,6 +109,10 @@ fn check_owner(dir: &Path, meta: &Metadata, own: [u32; 2]) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn own() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
     #[test]
     fn default_follows_xdg_then_root_then_tmp() {
         assert_eq!(choose(Some("/run/user/7".into()), 7), Path::new("/run/user/7/sluice"));
@@ -108,14 +125,44 @@ mod tests {
     fn a_new_directory_is_private() {
         let dir = tempfile::tempdir().unwrap();
         let run = dir.path().join("run");
-        prepare(&run).unwrap();
+        prepare(&run, own()).unwrap();
         assert_eq!(std::fs::metadata(&run).unwrap().mode() & 0o777, 0o700);
-        prepare(&run).unwrap();
+        prepare(&run, own()).unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
-        let error = prepare(&dir.path().join("file")).unwrap_err().to_string();
+        let error = prepare(&dir.path().join("file"), own()).unwrap_err().to_string();
         assert!(error.ends_with("is not a directory"), "{error}");
-        let error = prepare(&dir.path().join("none/run")).unwrap_err().to_string();
+        let error = prepare(&dir.path().join("none/run"), own()).unwrap_err().to_string();
         assert!(error.contains("its parent directory does not exist"), "{error}");
+    }
+
+    /// A link of one's own is followed, and what it leads to is checked; one of another user, and one that leads nowhere,
+    /// are refused.
+    #[test]
+    fn a_link_of_another_user_is_refused_wherever_it_leads() {
+        let dir = tempfile::tempdir().unwrap();
+        let [run, link, shared, dangling] = ["run", "link", "shared", "dangling"].map(|name| dir.path().join(name));
+        prepare(&run, own()).unwrap();
+        std::os::unix::fs::symlink(&run, &link).unwrap();
+        prepare(&link, own()).unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        check_link(&link, me, me).unwrap();
+        check_link(&link, 0, me).unwrap();
+        let error = check_link(&link, me + 1, me).unwrap_err().to_string();
+        assert!(error.contains(&format!("is a link that user {} has made", me + 1)), "{error}");
+        // Only root can make one that is another's.
+        if me == 0 {
+            std::os::unix::fs::lchown(&link, Some(1234), Some(1234)).unwrap();
+            let error = prepare(&link, own()).unwrap_err().to_string();
+            assert!(error.contains("is a link that user 1234 has made"), "{error}");
+        }
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&shared, &link).unwrap();
+        let error = prepare(&link, own()).unwrap_err().to_string();
+        assert!(error.contains("every user may remove files in it"), "{error}");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &dangling).unwrap();
+        assert!(prepare(&dangling, own()).is_err() && !dir.path().join("nowhere").exists());
     }
 
     #[test]

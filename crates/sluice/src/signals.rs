@@ -1,16 +1,21 @@
-//! Signals that end the switch.
+//! Signals that end the switch, and the one that has it read its configuration again.
 
 use crate::process::Process;
+use crate::service_manager::{self, Notice};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sluice_clock::heartbeat::Heartbeat;
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 /// The signals that end the switch.
 const NAMES: [(i32, &str); 3] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT"), (SIGHUP, "SIGHUP")];
 
-/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once, without
-/// waiting for any thread. SIGINT counts even if it was ignored at the start: shells ignore it in background jobs.
+/// SIGTERM and SIGINT end the switch in order; a second signal ends it at once, without waiting for any thread. SIGINT counts
+/// even if it was ignored at the start: shells ignore it in background jobs.
+///
+/// SIGHUP has a switch with a configuration file read it again, unless it says that the terminal is gone. It ends one whose
+/// configuration is a database, as it does Open vSwitch's daemon.
 ///
 /// # Errors
 /// If there can be no thread for them.
@@ -18,19 +23,43 @@ pub fn watch(process: &Arc<Process>) -> Result<()> {
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     let wanted = [SIGTERM, SIGINT].into_iter().chain(hangup);
     let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
+    let (has_file, had_terminal) = (process.config_file().is_some(), std::io::stdin().is_terminal());
     let process = Arc::downgrade(process);
     let watch = move || {
         let heartbeat = Heartbeat::of("signals");
-        for (i, signal) in signals.forever().enumerate() {
-            let _busy = heartbeat.begin("asking for the end");
+        let mut is_ending = false;
+        for signal in signals.forever() {
+            let _busy = heartbeat.begin("a signal");
+            let reloads = signal == SIGHUP && has_file && !is_ending && had_terminal == std::io::stdin().is_terminal();
             match process.upgrade() {
-                Some(process) if i == 0 => process.end(name(signal)),
+                Some(process) if reloads => reload(process),
+                Some(process) if !is_ending => process.end(name(signal)),
                 _ => die_by(Some(signal)),
             }
+            is_ending |= !reloads;
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
     Ok(())
+}
+
+/// Reads the configuration again on a thread of its own: files may take their time, and the next signal may end the switch.
+fn reload(process: Arc<Process>) {
+    let work = move || {
+        let heartbeat = Heartbeat::of("reload");
+        let _busy = heartbeat.begin("reading the configuration again");
+        let Some(file) = process.config_file() else { return };
+        service_manager::tell(&Notice::Reloading);
+        match file.reload(process.switch()) {
+            Ok(_) => process.wait_for_turn(),
+            // What is wrong is several lines if several steps failed.
+            Err(error) => error.lines().for_each(|line| tracing::error!("reload: {line}")),
+        }
+        service_manager::tell(&Notice::Ready);
+    };
+    if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(work) {
+        tracing::error!("reload: no thread for it: {error}");
+    }
 }
 
 /// Ends the process at once, by a signal if there is one. Nothing runs that might wait, neither destructors nor what

@@ -243,6 +243,7 @@ fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Resul
                 process.log().leave_console();
             }
             tracing::info!(target: "bridge", "{}", version());
+            crate::service_manager::tell(&crate::service_manager::Notice::Ready);
         }
         drop((busy, turn));
         if main_loop.why_end().is_some() {

@@ -6,11 +6,7 @@ use common::{Daemon, PMD, bridge, one_line_failure, port, sluice};
 
 #[test]
 fn signals_and_exit_end_it_cleanly() {
-    for end in ["TERM", "INT", "HUP", "exit"] {
-        if end == "HUP" && ignores_hangup() {
-            eprintln!("skipped: SIGHUP is ignored here (nohup), and so by the switch");
-            continue;
-        }
+    for end in ["TERM", "INT", "exit"] {
         let daemon =
             Daemon::start_with(&(PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "")), &[("f", "")]);
         let socket = daemon.socket();
@@ -43,6 +39,139 @@ fn its_sockets_are_its_owners() {
     }
     sockets.sort();
     assert_eq!(sockets, ["br0.mgmt", "br0.snoop", "sluice.ctl"]);
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again() {
+    if ignores_hangup() {
+        eprintln!("skipped: SIGHUP is ignored here (nohup), and so by the switch");
+        return;
+    }
+    let config = PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
+    let daemon = Daemon::start_with(&config, &[("f", "")]);
+    daemon.configure(&(config.clone() + &port("p2", 2, "null", "")));
+    daemon.send_signal("HUP");
+    daemon.wait_for(&["dpif/show"], |text| text.contains("p2 2/"));
+    // What is wrong changes nothing, and the log says what it is.
+    daemon.configure("[[bridge]]\nname = \"br0\"\ncolour = \"red\"\n");
+    daemon.send_signal("HUP");
+    wait_for_log(&daemon, "|ERR|reload: ");
+    assert!(daemon.log().contains("bridge[0].colour: unknown field"), "{}", daemon.log());
+    assert!(daemon.ctl(&["dpif/show"]).contains("p2 2/"));
+    assert_eq!(daemon.signal("TERM").code, Some(0));
+}
+
+fn wait_for_log(daemon: &Daemon, text: &str) {
+    for _ in 0..600 {
+        if daemon.log().contains(text) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("the log never said {text}: {}", daemon.log());
+}
+
+/// A configuration in a directory of its own, and the command that runs it.
+fn command_for(config: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, std::process::Command) {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let rundir = format!("[switch]\nrundir = \"{}\"\n", dir.path().join("run").display());
+    std::fs::write(dir.path().join("s.toml"), config.replace("[switch]\n", &rundir)).unwrap();
+    let mut command = std::process::Command::new(common::SLUICE);
+    command.arg("run").arg(dir.path().join("s.toml")).stdin(std::process::Stdio::null());
+    (dir, command)
+}
+
+const SHORT: &str = "[switch]\npmd-cores = [0]\nstop-after = \"200ms\"\n";
+
+#[test]
+fn the_end_is_a_summary_and_quiet_is_nothing() {
+    let config = SHORT.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
+    let (_dir, mut command) = command_for(&config, &[("f", "udp,actions=drop\ntcp,actions=drop\n")]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\nbridges: 1, rules: 2, megaflows: 0 (--dump shows them here; "), "{text}");
+    assert!(!text.contains("udp actions=drop"), "{text}");
+    let (_dir, mut command) = command_for(&config, &[("f", "")]);
+    let output = command.arg("--quiet").output().unwrap();
+    let (out, log) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!((output.status.code(), out.as_str()), (Some(0), ""), "{log}");
+    assert!(!log.contains("|INFO|"), "{log}");
+}
+
+#[test]
+fn a_check_opens_nothing_and_reads_everything() {
+    let config = "[switch]\npmd-cores = [0]\n".to_owned()
+        + &bridge("br0", "f")
+        // A device that there is not: a check opens none.
+        + &port("p1", 1, "af_packet", "options = { device = \"none0\" }");
+    let (dir, mut command) = command_for(&config, &[("f", "in_port=p1,actions=drop\n")]);
+    let output = command.arg("--check").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.ends_with("s.toml: can be run\n"), "{text}");
+    assert!(!dir.path().join("run").exists(), "a check leaves nothing behind");
+    for (rules, expected) in [("in_port=p2,actions=drop\n", "/f: line 1"), ("udp,actions=nonsense\n", "/f: line 1")] {
+        let (_dir, mut command) = command_for(&config, &[("f", rules)]);
+        let line = one_line_failure(&command.arg("--check").output().unwrap());
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn a_log_file_gets_the_lines_and_the_journal_their_levels() {
+    let config = SHORT.replace("[switch]\n", "[switch]\nlog-file = \"sluice.log\"\n");
+    let config = config + &bridge("br0", "f") + &port("bad", 1, "pcap", "options = { rx = \"missing.pcap\" }");
+    let (dir, mut command) = command_for(&config, &[("f", "")]);
+    let journal = std::fs::File::create(dir.path().join("journal")).unwrap();
+    let id = std::os::unix::fs::MetadataExt::dev(&journal.metadata().unwrap());
+    let inode = std::os::unix::fs::MetadataExt::ino(&journal.metadata().unwrap());
+    let status = command.env("JOURNAL_STREAM", format!("{id}:{inode}")).stderr(journal).output().unwrap().status;
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let (journal, file) = (read("journal"), read("sluice.log"));
+    assert!(status.success(), "{journal}");
+    assert!(file.contains("|INFO|running, control socket ") && file.contains("|ERR|port bad: "), "{file}");
+    assert!(
+        journal.lines().all(|line| line.starts_with("<6>") || line.starts_with("<3>") || line.starts_with("<4>")),
+        "{journal}"
+    );
+    assert!(journal.lines().any(|line| line.starts_with("<3>") && line.contains("port bad: ")), "{journal}");
+}
+
+#[test]
+fn a_service_manager_is_told_of_the_start_and_the_end() {
+    let config = SHORT.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
+    let (dir, mut command) = command_for(&config, &[("f", "")]);
+    let socket = std::os::unix::net::UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    // As that of systemd, which any user may write: the switch has left root.
+    let all: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path().join("notify"), all).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let output =
+        command.env("NOTIFY_SOCKET", dir.path().join("notify")).env("WATCHDOG_USEC", "100000").output().unwrap();
+    assert!(output.status.success());
+    let mut told = Vec::new();
+    let mut bytes = [0; 256];
+    while told.last().is_none_or(|last: &String| !last.starts_with("STOPPING=1")) {
+        let size = socket.recv(&mut bytes).unwrap();
+        told.push(String::from_utf8_lossy(&bytes[..size]).into_owned());
+    }
+    assert!(told[0].starts_with("READY=1\n"), "{told:?}");
+    assert!(told.iter().filter(|text| *text == "WATCHDOG=1").count() >= 2, "{told:?}");
+}
+
+#[test]
+fn a_group_may_use_the_sockets_if_it_is_named() {
+    use std::os::unix::fs::MetadataExt;
+    let config = PMD.replace("[switch]\n", "[switch]\nsocket-mode = \"0666\"\n")
+        + &bridge("br0", "f")
+        + &port("p1", 1, "null", "");
+    let daemon = Daemon::start_with(&config, &[("f", "")]);
+    for name in ["sluice.ctl", "br0.mgmt"] {
+        let meta = daemon.socket().with_file_name(name).symlink_metadata().unwrap();
+        assert_eq!(meta.mode() & 0o777, 0o666, "{name}");
+    }
 }
 
 /// Whether this process ignores SIGHUP, which is signal 1.

@@ -35,7 +35,9 @@ fn sockets_go_with_the_bridge() {
 
 #[test]
 fn sockets_have_the_mode_that_they_are_to_have() {
-    for (mode, bits) in [(SocketMode::Private, 0o600), (SocketMode::OpenVSwitch, 0o750)] {
+    for (mode, bits) in
+        [(SocketMode::Private, 0o600), (SocketMode::OpenVSwitch, 0o750), (SocketMode::Bits(0o660), 0o660)]
+    {
         let bench = Bench::not_served(FailMode::Secure);
         bench.service.start(bench.dir.path(), mode);
         let extra = bench.dir.path().join("br0.extra");

@@ -44,6 +44,11 @@ impl Config {
     /// With the first key whose value cannot stand.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         self.without_sources()?.check()?;
+        let known: Vec<_> = sluice_port::PORT_TYPES.iter().map(|kind| kind.name).collect();
+        if let Some(kind) = self.switch.port_types.iter().find(|kind| !known.contains(&kind.as_str())) {
+            let message = format!("\"{kind}\" is no port type; expected some of {}", known.join(", "));
+            return Err(Invalid::new("switch.port-types", message));
+        }
         if self.bridge.is_empty() {
             return Err(Invalid::new("bridge", "no bridge; expected at least one [[bridge]] with a name"));
         }

@@ -15,10 +15,11 @@ pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
 pub use desired::read_source;
 pub use error::ConfigError;
 pub use mirror::Mirror;
-pub use value::{Affinity, AutoOr, Duration, Share, Size};
+pub use value::{Affinity, AutoOr, Duration, FileMode, Share, Size};
 
+use crate::privileges::Identity;
 use serde::Deserialize;
-use sluice_connmgr::BUNDLE_MEMORY;
+use sluice_connmgr::{BUNDLE_MEMORY, SocketMode};
 use sluice_datapath::Level;
 use sluice_ofproto::RULE_MEMORY;
 use std::path::{Path, PathBuf};
@@ -62,11 +63,26 @@ pub struct Config {
 pub struct Switch {
     /// Where the sockets are made; `None` is the default of [`crate::rundir`].
     pub rundir: Option<PathBuf>,
+    /// The user that root becomes; `None` is the default of [`crate::privileges::Identity`].
+    pub user: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// The group that may use the sockets, too.
+    pub socket_group: Option<String>,
+    /// The mode of the sockets.
+    pub socket_mode: Option<FileMode>,
+    /// Types of ports that may come later.
+    pub port_types: Vec<String>,
+    /// The log file.
+    pub log_file: Option<PathBuf>,
+    /// Whether lines go to the system's log, too.
+    pub syslog: bool,
     /// One PMD thread for each, pinned to it.
     pub pmd_cores: Vec<u32>,
     /// End after this time.
     pub stop_after: Option<Duration>,
     /// The address at which Prometheus reads metrics.
+    #[serde(deserialize_with = "value::address")]
     pub metrics: Option<std::net::SocketAddr>,
     /// Memory for OpenFlow bundles that are not committed.
     pub bundle_memory: Size,
@@ -146,10 +162,33 @@ pub struct Datapath {
     pub pmd_sleep_max: Duration,
 }
 
+impl Switch {
+    /// The mode of the sockets: the owner's, and that of the group that may use them, if one is named.
+    pub fn socket_mode(&self) -> SocketMode {
+        let default = if self.socket_group.is_some() { 0o660 } else { 0o600 };
+        SocketMode::Bits(self.socket_mode.map_or(default, |mode| mode.0))
+    }
+
+    /// Whom the switch runs as.
+    ///
+    /// # Errors
+    /// As [`Identity::new`].
+    pub fn identity(&self) -> anyhow::Result<Identity> {
+        Identity::new(self.user.as_deref(), self.group.as_deref(), self.socket_group.as_deref())
+    }
+}
+
 impl Default for Switch {
     fn default() -> Self {
         Switch {
             rundir: None,
+            user: None,
+            group: None,
+            socket_group: None,
+            socket_mode: None,
+            port_types: Vec::new(),
+            log_file: None,
+            syslog: false,
             pmd_cores: vec![1],
             stop_after: None,
             metrics: None,
@@ -213,6 +252,19 @@ impl Config {
         let config: Config = toml::from_str(text).map_err(|e| ConfigError::of_toml(file, text, &e))?;
         config.check().map_err(|wrong| ConfigError::of_key(file, text, &wrong.key, &wrong.message))?;
         Ok(config)
+    }
+
+    /// What is no error but does less than it seems to: a line for each.
+    pub fn warnings(&self) -> Vec<String> {
+        let ports = self.bridge.iter().flat_map(|bridge| bridge.port.iter().map(move |port| (&bridge.name, port)));
+        let both = ports.filter(|(_, port)| port.tag.is_some() && !port.trunks.is_empty());
+        both.map(|(bridge, port)| {
+            format!(
+                "bridge {bridge}: port {}: tag makes it an access port, so trunks has no effect; remove one of them",
+                port.name
+            )
+        })
+        .collect()
     }
 
     /// A path from the file, made absolute or relative to where the switch was started.

@@ -96,6 +96,10 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
 const SWITCH_ERRORS: &[(&str, &str)] = &[
     ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
     ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a sequence"),
+    ("metrics = \"9155\"", "metrics: \"9155\" is not ADDRESS:PORT; expected an IP address, as in \"127.0.0.1:9155\""),
+    ("socket-mode = \"rw\"", "socket-mode: \"rw\" is not a mode; expected octal digits, as in \"0660\""),
+    ("socket-mode = \"1777\"", "socket-mode: \"1777\" is not a mode"),
+    ("port-types = [\"tab\"]", "port-types: \"tab\" is no port type; expected some of generator, "),
     ("stop-after = \"soon\"", "stop-after: \"soon\" is not a duration"),
 ];
 
@@ -191,6 +195,14 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         let error = error_of(&text);
         assert!(error.starts_with(expected), "{text}\nexpected {expected}\nbut got  {error}");
     }
+}
+
+#[test]
+fn a_tag_with_trunks_is_warned_of() {
+    let warnings = |more: &str| parse(&format!("{PORT}{more}")).unwrap().warnings();
+    let expected = "bridge br0: port p1: tag makes it an access port, so trunks has no effect; remove one of them";
+    assert_eq!(warnings("tag = 10\ntrunks = [20]\n"), [expected]);
+    assert!(warnings("tag = 10\n").is_empty() && warnings("trunks = [20]\n").is_empty());
 }
 
 #[test]

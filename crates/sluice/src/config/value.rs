@@ -16,6 +16,10 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
+/// Permissions of a file, written in octal digits: `"0660"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u16);
+
 /// Which cores poll which receive queues, written `"0:1,2:3"`: queue 0 on core 1, queue 2 on core 3. By queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affinity(pub std::collections::BTreeMap<usize, usize>);
@@ -104,6 +108,17 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+impl<'de> Deserialize<'de> for FileMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..b'8').contains(&digit));
+        let mode = u16::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.map(FileMode).ok_or_else(|| {
+            de::Error::custom(format_args!("\"{text}\" is not a mode; expected octal digits, as in \"0660\""))
+        })
+    }
+}
+
 impl std::str::FromStr for Affinity {
     type Err = String;
 
@@ -132,6 +147,19 @@ pub fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level, D::Err
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|()| {
         de::Error::custom(format_args!("\"{text}\" is not a level; expected \"auto\", \"on\" or \"off\""))
+    })
+}
+
+/// Reads the address of a listener.
+///
+/// # Errors
+/// If it is not an IP address with a port.
+pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<std::net::SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(|_| {
+        de::Error::custom(format_args!(
+            "\"{text}\" is not ADDRESS:PORT; expected an IP address, as in \"127.0.0.1:9155\""
+        ))
     })
 }
 

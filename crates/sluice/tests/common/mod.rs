@@ -96,7 +96,7 @@ impl Daemon {
 
     fn spawn(dir: tempfile::TempDir, out: Stdio, log: Stdio) -> Daemon {
         let child = Command::new(SLUICE)
-            .arg("run")
+            .args(["run", "--dump"])
             .arg(dir.path().join("switch.toml"))
             .stdin(Stdio::null())
             .stdout(out)
