@@ -117,9 +117,7 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
     kinds.extend(switch.port_kinds());
-    let left = privileges::leave_root(&identity, kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
-    identity.warning().filter(|_| left.is_some()).inspect(|text| tracing::warn!("{text}"));
-    left.inspect(|left| tracing::info!("{left}"));
+    leave_root(&identity, &kinds)?;
     if keeps_tables(&process) {
         kept_tables::restore(switch, &rundir)?
     } else {
@@ -139,8 +137,7 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
         Err(error) => tracing::error!("ending: {error}"),
     }
     let busy = process.heartbeat().begin("end of control sockets");
-    drop(server);
-    drop(endpoint);
+    drop((server, endpoint));
     busy.go_on("end of the switch's threads");
     process.stop_switch();
     // After an end that is no orderly one, what there is may be what has gone wrong.
@@ -158,6 +155,16 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     busy.go_on("close of ports");
     switch.close_ports();
     why.map(drop)
+}
+
+/// Leaves root, if this is root, and says what is left of it.
+fn leave_root(identity: &Identity, kinds: &[String]) -> Result<()> {
+    let left = privileges::leave_root(identity, kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
+    if let Some(left) = left {
+        identity.warning().inspect(|text| tracing::warn!("{text}"));
+        tracing::info!("{left}");
+    }
+    Ok(())
 }
 
 fn keeps_tables(process: &Process) -> bool {
