@@ -5,7 +5,8 @@
 //! is the packet from IP on.
 
 use crate::input::Input;
-use sluice_flow::{TunnelKey, tunnel_flags};
+use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
+use sluice_flow::{FlowKey, PacketKey, TunnelKey, tunnel_flags};
 use sluice_testkit::plain_checksum::internet;
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader, Unbuildable, pop};
 use sluice_tunnel::{TunnelConfig, TunnelKind, parse};
@@ -49,7 +50,8 @@ fn check(kind: TunnelKind, options: u8, packet: &[u8]) {
     // A tunnel with these options sends what was received, with the fields that it can carry.
     let config = config(kind, options, &tunnel);
     let link = OuterLink { link_dst: [2; 6], link_src: [4; 6], src: Ipv6Addr::from_bits(tunnel.src) };
-    let header = match TunnelHeader::build(&config, &tunnel, &link) {
+    let known = known_options(&packet[popped.options]);
+    let header = match TunnelHeader::build(&config, &tunnel, &known, &link) {
         Ok(header) => header,
         // A source that maps an IPv4 address in an IPv6 header, or the other end.
         Err(Unbuildable::Family) => return,
@@ -69,9 +71,26 @@ fn check(kind: TunnelKind, options: u8, packet: &[u8]) {
     let again = pop(kind, &sent).unwrap_or_else(|error| panic!("{kind:?}: {error}: {tunnel:?}"));
     assert_eq!(&sent[again.inner.clone()], inner, "the frame has changed");
     assert_eq!(again.inner.start, header.bytes().len());
+    assert_eq!(known_options(&sent[again.options.clone()]), known, "the options have changed");
     // A GRE tunnel that reads ERSPAN sends it without what only ERSPAN has.
     let is_other = kind.is_erspan() != (tunnel.erspan_ver != 0);
     assert_eq!(carried(again.tunnel, is_other), carried(tunnel, is_other), "the fields have changed");
+}
+
+/// The options of a header for which there are fields: one without a value, and some of one and of two words. None if the
+/// list of options is longer than it may be.
+fn known_options(list: &[u8]) -> Vec<GeneveOption> {
+    let kind = |(class, kind, length)| OptionKind { class, kind, length };
+    let mut map = OptionMap::default();
+    for (i, known) in [(0x102, 0x80, 4), (0x102, 1, 0), (0x102, 2, 8), (0xffff, 0, 4)].map(kind).into_iter().enumerate()
+    {
+        assert!(map.set(2 * i, known), "there is room for {known}");
+    }
+    let mut key = PacketKey::ZERO;
+    match map.read(list, &mut key) {
+        Ok(()) => map.options_of(&FlowKey::of_packet(&key)),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The fields that must be the same. Checksums are an option, and IPv6 has UDP's always.

@@ -5,7 +5,6 @@ use super::options::names_datapath;
 use crate::program;
 use crate::text::datapath::datapath_name;
 use crate::text::megaflows::dpctl_line;
-use sluice_action::DatapathPortNames;
 use sluice_vswitch::Switch;
 use std::collections::BTreeSet;
 
