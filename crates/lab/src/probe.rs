@@ -120,8 +120,7 @@ impl Port for ProbePort {
 
     fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
         let (probe, pool) = (Arc::clone(&self.probe), Arc::clone(&self.pool));
-        let lost = LostTime::now();
-        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, asked_ns: 0, lost })
+        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, asked_ns: 0, lost: None })
     }
 
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
@@ -140,7 +139,8 @@ struct ProbeRx {
     stream: Option<FlowStream>,
     polled_ns: u64,
     asked_ns: u64,
-    lost: LostTime,
+    /// Of the thread that polls; `None` before it does.
+    lost: Option<LostTime>,
 }
 
 impl RxQueue for ProbeRx {
@@ -150,7 +150,7 @@ impl RxQueue for ProbeRx {
         let took = now_ns - self.polled_ns;
         let is_suspect = took > SUSPECT_NS;
         let asks = is_suspect || self.probe.asking == Asking::Always && now_ns - self.asked_ns > FRESH_NS;
-        let has_lost_time = asks && self.lost.has_grown();
+        let has_lost_time = asks && self.lost.get_or_insert_with(LostTime::now).has_grown();
         if self.polled_ns != 0 {
             let mut iterations = self.probe.iterations();
             if is_suspect && has_lost_time { iterations.interrupted += 1 } else { iterations.times.record(took) }
