@@ -26,6 +26,10 @@ use std::sync::{Arc, OnceLock};
 /// Changes made before the lock is released: some 20 µs, since PMDs wait meanwhile.
 pub(crate) const CHUNK: usize = 16;
 
+/// Rules of a request that are added before the lock is released. More than [`CHUNK`], since subtables of one priority are
+/// searched in the order of Open vSwitch, which sorts them once a request, and masks tell the order.
+pub(crate) const ADDED_AT_ONCE: usize = 256;
+
 /// One step of an ordered bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BundleChange {

@@ -6,7 +6,9 @@ use crate::bridge_config::BridgeId;
 use crate::check::check_table;
 use crate::error::Error;
 use crate::expiry::RulePlace;
-use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, Selected, TableChange, WideChange};
+use crate::flow_mod::{
+    ADDED_AT_ONCE, CHUNK, FlowModCounts, HiddenRule, PendingTransaction, Selected, TableChange, WideChange,
+};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
@@ -118,7 +120,7 @@ impl Ofproto {
         loop {
             // Taken before the lock: the iterator may decode messages.
             let small = std::iter::from_fn(|| changes.next_if(|change| change.selects().is_none()));
-            let chunk: Vec<C> = small.take(CHUNK).collect();
+            let chunk: Vec<C> = small.take(ADDED_AT_ONCE).collect();
             if pending.groups.is_none() && chunk.iter().any(C::changes_groups) {
                 // There may be many: they are copied under the lock for reading.
                 pending.groups = self.state().bridge(id).map(|bridge| bridge.groups.clone());
@@ -170,7 +172,8 @@ impl Ofproto {
                 done += 1;
                 continue;
             }
-            let small = changes[done..].iter().take(CHUNK).take_while(|change| change.selects().is_none()).count();
+            let small =
+                changes[done..].iter().take(ADDED_AT_ONCE).take_while(|change| change.selects().is_none()).count();
             let chunk = &changes[done..done + small];
             self.change(&mut writer, |state| {
                 in_chunk(state, id, chunk.len(), |state| {
