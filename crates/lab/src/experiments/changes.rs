@@ -96,8 +96,8 @@ impl Experiment for Changes {
                  of all flows, or one of higher priority for one flow, sends to the other port. The PMD has a core of its \
                  own; the change is asked for, and the revalidator runs, on the other."
                     .to_owned(),
-                "An iteration is from poll to poll. One above 80 µs is left out if the kernel says that the thread waited \
-                 for its core meanwhile, or that the host took time."
+                "An iteration is from poll to poll. One above 80 µs is left out if by the thread's own clock another thread, \
+                 or the host, had its core meanwhile."
                     .to_owned(),
                 "The rate is back when 100 ms begin over which it is nine tenths of what it was in the 100 ms before the change, or \
                  more; looked at every 20 ms."

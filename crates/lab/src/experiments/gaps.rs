@@ -161,8 +161,8 @@ impl Experiment for Gaps {
                  megaflow; with \"rules learned\" each packet of 40,000 flows teaches a rule. Interrupts on the PMD's core \
                  count."
                     .to_owned(),
-                "A gap of more than 80 µs is left out if the kernel says that the thread waited for its core, or the host \
-                 took time, within a millisecond before it or during it."
+                "A gap of more than 80 µs is left out if by the thread's own clock another thread, or the host, had its core \
+                 within a millisecond before it or during it. Sleep of the thread counts."
                     .to_owned(),
             ],
             points,
