@@ -27,6 +27,8 @@ guest_start() {
     guest_say start
 }
 guest_say() { echo "$*" >&7; }
+# Whether the guest's link is up for the switch, which looks once a second; a link that was up from the start is not logged.
+link_is_up() { ! grep -o 'port vm is [a-z]*' "$dir/log" | tail -1 | grep -q down; }
 guest_kill() {
     local before
     before=$(times_logged 'port vm is down')
@@ -146,6 +148,7 @@ ctl bridge/add-flow br0 'in_port=vm,actions=output:sink'
 ctl bridge/add-flow br0 'in_port=10,actions=output:vm'
 # The guest was there before us, so the log has nothing to say.
 until_true all_return || fail "$back of 1000 packets came back after the switch was started again"
+until_true link_is_up || fail "the guest's link did not come up after the switch was started again"
 guest_kill
 
 # A guest with packed rings, and the switch under its feet.
@@ -158,6 +161,7 @@ ctl bridge/del-flows br0
 ctl bridge/add-flow br0 'in_port=vm,actions=output:sink'
 ctl bridge/add-flow br0 'in_port=10,actions=output:vm'
 until_true all_return || fail "$back of 1000 packets came back through packed rings after the switch was started again"
+until_true link_is_up || fail "the guest's link did not come up after the switch was started again"
 guest_kill
 ctl sluice/drops
 stop
