@@ -21,16 +21,18 @@ impl IdSet {
         self.nonzero[word / 64] |= 1 << (word % 64);
     }
 
-    /// Takes all ids out, in order.
-    pub fn drain(&mut self) -> Vec<u32> {
-        let mut ids = Vec::new();
+    /// Takes the first ids out, in order, and appends them to `ids`: all of a word at a time, until there are `enough`.
+    pub fn take(&mut self, enough: usize, ids: &mut Vec<u32>) {
         for (group, nonzero) in self.nonzero.iter_mut().enumerate() {
-            for bit in bits(std::mem::take(nonzero)) {
-                let word = group * 64 + bit as usize;
+            while *nonzero != 0 {
+                if ids.len() >= enough {
+                    return;
+                }
+                let word = group * 64 + nonzero.trailing_zeros() as usize;
+                *nonzero &= *nonzero - 1;
                 ids.extend(bits(std::mem::take(&mut self.words[word])).map(|bit| word as u32 * 64 + bit));
             }
         }
-        ids
     }
 }
 
@@ -51,13 +53,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(rounds in prop::collection::vec(prop::collection::vec(0..9000u32, 0..50), 1..5)) {
-            let mut set = IdSet::new(9000);
-            for ids in rounds {
+        fn it_is_a_set(rounds in prop::collection::vec((prop::collection::vec(0..9000u32, 0..50), 1..100usize), 1..5)) {
+            let (mut set, mut twin) = (IdSet::new(9000), BTreeSet::new());
+            for (ids, enough) in rounds {
                 ids.iter().for_each(|id| set.insert(*id));
-                prop_assert_eq!(set.drain(), BTreeSet::from_iter(ids).into_iter().collect::<Vec<_>>());
+                twin.extend(ids);
+                let mut taken = Vec::new();
+                set.take(enough, &mut taken);
+                prop_assert!(taken.len() >= enough.min(twin.len()) && taken.len() < enough + 64);
+                let first: Vec<u32> = taken.iter().filter_map(|_| twin.pop_first()).collect();
+                prop_assert_eq!(taken, first);
             }
-            prop_assert_eq!(set.drain(), vec![]);
+            let mut rest = Vec::new();
+            set.take(usize::MAX, &mut rest);
+            prop_assert_eq!(rest, twin.into_iter().collect::<Vec<_>>());
         }
     }
 }

@@ -305,6 +305,7 @@ impl World {
                 }
                 Installed::Full | Installed::OverQuota => {}
                 Installed::Stale => panic!("it was current"),
+                Installed::Busy => panic!("nobody else locks it"),
             }
         }
     }

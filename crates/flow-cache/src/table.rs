@@ -1,7 +1,7 @@
 //! The shared megaflow records: installation, removal, statistics.
 //!
 //! Lookups read the arena under a guard and take no lock. Upcalls install, the revalidator removes and control threads
-//! read under one lock. Removing a megaflow is one store that makes its record dead. Each PMD removes it from its
+//! read under one lock, of which control threads hold a bounded piece of their work at a time. Removing a megaflow is one store that makes its record dead. Each PMD removes it from its
 //! subtables when it reads the notice; the record is dropped when no guard can see it any more.
 
 use crate::counters::{FlowCounters, add_up};
@@ -13,7 +13,6 @@ use crate::quota::Quotas;
 use crate::record::NewFlow;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
-use parking_lot::Mutex;
 use sluice_action::{
     AffectedFlow, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation,
     XcacheHandle,
@@ -21,7 +20,7 @@ use sluice_action::{
 use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
-use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
+use sluice_sync::{Arena, Epochs, Guard, MessageQueue, PriorityMutex, Reader, Slots};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,7 +30,7 @@ pub struct MegaflowTable {
     epochs: Arc<Epochs>,
     arena: Arena<Megaflow>,
     secret: HashKey,
-    index: Mutex<Index>,
+    index: PriorityMutex<Index>,
     /// The memory of megaflows below this id is resident.
     ready: AtomicUsize,
     /// The most megaflows that there may be: the arena's capacity or less.
@@ -98,6 +97,12 @@ impl MatchEntry {
 /// comes near.
 pub const NOTICES_MAX: usize = 1 << 18;
 
+/// Records that are reclaimed while the index is locked, at most: some 10 µs.
+const RECLAIMED_AT_ONCE: usize = 16;
+
+/// Fresh ids that are taken while the index is locked, at most.
+const FRESH_AT_ONCE: usize = 1024;
+
 /// The smallest page.
 const PAGE: usize = 4096;
 
@@ -141,6 +146,8 @@ pub enum Installed {
     Modified(FlowId),
     /// The tables have changed since the translation: nothing was installed.
     Stale,
+    /// A control thread that has lost its core keeps the table locked: nothing was installed. The next packet tries again.
+    Busy,
     /// The limit on megaflows is reached: nothing was installed.
     Full,
     /// The port is at its quota of masks or megaflows: nothing was installed.
@@ -189,7 +196,7 @@ impl MegaflowTable {
             arena,
             epochs,
             secret: secret.clone(),
-            index: Mutex::new(index),
+            index: PriorityMutex::new(index),
             ready: AtomicUsize::new(0),
             limit: AtomicUsize::new(capacity as usize),
             memory: Arc::default(),
@@ -233,10 +240,13 @@ impl MegaflowTable {
     /// Removes PMD number `pmd`, which must not run any more: it is told of no further deletion, and its subtables are
     /// gone. What it has counted remains.
     pub fn detach(&self, pmd: usize) {
-        let mut index = self.index.lock();
-        let Some(entry) = index.pmds.get_mut(pmd) else { return };
-        entry.notices = None;
-        (0..self.arena.used()).for_each(|id| entry.counters.unset_indexed(FlowId(id)));
+        let counters = {
+            let mut index = self.index.lock();
+            let Some(entry) = index.pmds.get_mut(pmd) else { return };
+            entry.notices = None;
+            entry.counters.clone()
+        };
+        (0..self.arena.used()).for_each(|id| counters.unset_indexed(FlowId(id)));
     }
 
     /// The records, read under a guard.
@@ -271,7 +281,7 @@ impl MegaflowTable {
         is_current: impl FnOnce(u64) -> bool,
         renew: impl FnOnce(&XcacheHandle, FlowStats, bool),
     ) -> Installed {
-        let mut index = self.index.lock();
+        let Some(mut index) = self.index.try_first() else { return Installed::Busy };
         let index = &mut *index;
         if !is_current(translation.version) {
             return Installed::Stale;
@@ -348,7 +358,7 @@ impl MegaflowTable {
         let serial = index.installed;
         let make = |id| Megaflow::new(FlowId(id), serial, flow);
         let inserted = self.arena.insert(make).or_else(|_| {
-            self.reclaim(index);
+            self.reclaim_some(index);
             self.arena.insert(make)
         });
         match inserted {
@@ -463,9 +473,9 @@ impl MegaflowTable {
         flow.is_some_and(|(flow, _)| Arc::ptr_eq(&flow.xcache().0, &xcache.0))
     }
 
-    /// Drops the records that no guard can see any more.
-    fn reclaim(&self, index: &mut Index) {
-        self.arena.reclaim(|id, flow| {
+    /// Drops records that no guard can see any more; whether there may be others.
+    fn reclaim_some(&self, index: &mut Index) -> bool {
+        let reclaimed = self.arena.reclaim(RECLAIMED_AT_ONCE, |id, flow| {
             self.memory.sub(flow.bytes().into());
             let all = index.total(flow.id(), flow.created_ms());
             let RemovedRecord { told, lineage } = index.removed.remove(&id).unwrap_or_default();
@@ -481,6 +491,7 @@ impl MegaflowTable {
                 index.late.push((flow, FlowStats { packets, bytes, ..all }));
             }
         });
+        reclaimed == RECLAIMED_AT_ONCE
     }
 }
 
@@ -580,12 +591,19 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn take_fresh(&self, visit: &mut dyn FnMut(FlowId, &PacketKey, &XcacheHandle)) {
-        let fresh = self.index.lock().fresh.drain();
         let mut reader = Epochs::register(&self.epochs);
-        let guard = reader.pin();
-        let records = self.arena.read(&guard);
-        let live = fresh.into_iter().filter_map(|id| records.get(id));
-        live.for_each(|flow| visit(flow.id(), &flow.mask().whole, flow.xcache()));
+        let mut fresh = Vec::with_capacity(FRESH_AT_ONCE + 64);
+        loop {
+            self.index.lock().fresh.take(FRESH_AT_ONCE, &mut fresh);
+            let has_more = fresh.len() >= FRESH_AT_ONCE;
+            let guard = reader.pin();
+            let records = self.arena.read(&guard);
+            let live = fresh.drain(..).filter_map(|id| records.get(id));
+            live.for_each(|flow| visit(flow.id(), &flow.mask().whole, flow.xcache()));
+            if !has_more {
+                break;
+            }
+        }
     }
 
     fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
@@ -618,12 +636,14 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
-        let late = {
+        let mut has_more = true;
+        while has_more {
             let mut index = self.index.lock();
-            self.reclaim(&mut index);
-            std::mem::take(&mut index.late)
-        };
-        late.iter().for_each(|(flow, stats)| visit(flow.xcache(), *stats));
+            has_more = self.reclaim_some(&mut index);
+            let late = std::mem::take(&mut index.late);
+            drop(index);
+            late.iter().for_each(|(flow, stats)| visit(flow.xcache(), *stats));
+        }
     }
 
     fn make_room(&self) -> io::Result<()> {

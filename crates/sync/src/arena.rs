@@ -124,17 +124,18 @@ impl<T: Send + Sync> Arena<T> {
         true
     }
 
-    /// Passes every dead record that no guard can see to `each` and frees its id. Returns how many there were.
+    /// Passes dead records that no guard can see to `each` and frees their ids; `max` at most. Returns how many there were.
     ///
     /// `each` runs before the id can be used again, with the arena locked: it must not call the arena.
-    pub fn reclaim(&self, mut each: impl FnMut(u32, T)) -> usize {
+    pub fn reclaim(&self, max: usize, mut each: impl FnMut(u32, T)) -> usize {
         let mut writer = lock(&self.writer);
         if writer.dead.is_empty() {
             return 0;
         }
         let oldest = self.epochs.oldest();
         let mut n = 0;
-        while let Some(&(id, number)) = writer.dead.front()
+        while n < max
+            && let Some(&(id, number)) = writer.dead.front()
             && number < oldest
         {
             writer.dead.pop_front();
@@ -312,9 +313,9 @@ mod tests {
             });
             assert!(arena.retire(id));
             assert!(!arena.retire(id));
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             thread.join().unwrap();
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             assert_eq!(arena.waiting(), 0, "an unpinned reader keeps nobody waiting");
         });
     }
@@ -338,7 +339,7 @@ mod tests {
                 first.inspect(|r| assert!([1, 2].contains(&r.read())));
             });
             arena.retire(id);
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             if let Ok(again) = arena.insert(|_| Record::new(2)) {
                 assert_eq!(again, id);
             }
@@ -364,11 +365,11 @@ mod tests {
                 }
             });
             assert!(arena.retire(id));
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             thread.join().unwrap();
             let mut reader = Epochs::register(&epochs);
             assert!(arena.read(&reader.pin()).get_any(id).is_none(), "nobody brought it back");
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             assert_eq!(arena.waiting(), 0);
         });
     }
@@ -386,7 +387,7 @@ mod tests {
                 looking.read(&guard).get(id).inspect(|r| assert_eq!(r.read(), 1));
             });
             arena.retire(id);
-            arena.reclaim(|_, record| drop(record));
+            arena.reclaim(usize::MAX, |_, record| drop(record));
             thread.join().unwrap();
         });
     }

@@ -8,6 +8,8 @@
 //! - counters: a [`LazyArray`] of atomic numbers, which one PMD writes and any thread reads. A large limit costs
 //!   nothing until it is used.
 //!
+//! What a PMD must lock after all, when it makes a megaflow, is a [`PriorityMutex`]: control threads let it go first.
+//!
 //! What a PMD has for a thread that sleeps wakes it by a [`WakeWish`], once for however much there is.
 //!
 //! Memory is reclaimed by [`Epochs`]. A PMD holds a guard while it works on a batch; dropping it is the PMD's quiescent
@@ -26,6 +28,7 @@ mod epoch;
 #[allow(unsafe_code)]
 mod lazy;
 mod message_queue;
+mod priority;
 mod versioned;
 mod wake;
 
@@ -33,6 +36,7 @@ pub use arena::{Arena, ArenaFull, Slots};
 pub use epoch::{Epochs, Guard, Reader};
 pub use lazy::{LazyArray, Zeroed};
 pub use message_queue::MessageQueue;
+pub use priority::{PriorityMutex, try_often};
 pub use versioned::Versioned;
 pub use wake::WakeWish;
 
@@ -51,5 +55,13 @@ mod primitive {
         return mutex.lock();
         #[cfg(test)]
         mutex.lock().unwrap()
+    }
+
+    /// Locks if nobody else has it.
+    pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        #[cfg(not(test))]
+        return mutex.try_lock();
+        #[cfg(test)]
+        mutex.try_lock().ok()
     }
 }

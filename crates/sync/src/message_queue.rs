@@ -1,7 +1,7 @@
 //! Messages from control threads to a PMD.
 
 use crate::primitive::atomic::{AtomicUsize, Ordering};
-use crate::primitive::{Mutex, lock};
+use crate::primitive::{Mutex, lock, try_lock};
 
 /// A queue of messages of type `M` for one receiver, in order. Checking an empty queue reads one number.
 #[derive(Debug)]
@@ -41,11 +41,13 @@ impl<M> MessageQueue<M> {
         !self.has_messages()
     }
 
-    /// Moves all messages to the end of `into`; into an empty one without a copy, however many there are.
+    /// Moves all messages to the end of `into`; into an empty one without a copy, however many there are. It waits for no
+    /// sender: while one appends a message there are none.
     #[inline]
     pub fn take(&self, into: &mut Vec<M>) {
-        if self.has_messages() {
-            let mut messages = lock(&self.messages);
+        if self.has_messages()
+            && let Some(mut messages) = try_lock(&self.messages)
+        {
             self.len.store(0, Ordering::Relaxed);
             if into.is_empty() {
                 std::mem::swap(into, &mut messages);

@@ -50,7 +50,7 @@ fn readers_see_whole_records_while_ids_are_reused() {
             if live.len() > 2 || round % 3 == 0 {
                 live.pop_front().inspect(|id| assert!(arena.retire(*id)));
             }
-            arena.reclaim(|_, record| record.check());
+            arena.reclaim(usize::MAX, |_, record| record.check());
         }
         stop.store(true, Relaxed);
         inserted
@@ -68,11 +68,11 @@ fn a_sleeping_reader_does_not_block_reclaim_and_a_looking_one_does() {
     let guard = looking.pin();
     let seen = arena.read(&guard).get(id).unwrap();
     assert!(arena.retire(id));
-    assert_eq!(arena.reclaim(|_, _| ()), 0);
+    assert_eq!(arena.reclaim(usize::MAX, |_, _| ()), 0);
     assert_eq!(*seen, 5);
     assert_eq!(arena.read(&guard).get(id), None, "a dead record is not found again");
     drop(guard);
-    assert_eq!(arena.reclaim(|_, _| ()), 1);
+    assert_eq!(arena.reclaim(usize::MAX, |_, _| ()), 1);
     assert_eq!(arena.insert(|_| 6).unwrap(), id, "the id is the first to be reused");
 }
 
