@@ -96,24 +96,23 @@ impl Ofproto {
     /// A bridge's meters, by number.
     pub fn meters(&self, bridge: &str) -> Result<Vec<MeterEntry>, Error> {
         let store = self.writer().meters.store.clone();
-        self.survey(|state| {
-            let bridge = &state.bridges[position(state, bridge)?];
-            let mut users = HashMap::<u32, u32>::new();
-            if !bridge.meters.is_empty() {
-                let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-                for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
-                    let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
-                    meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
-                }
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let mut users = HashMap::<u32, u32>::new();
+        if !bridge.meters.is_empty() {
+            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
+            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
+                let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
+                meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
             }
-            let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
-                id: *id,
-                config: meter.config.clone(),
-                created_ms: meter.created_ms,
-                flow_count: users.get(id).copied().unwrap_or(0),
-                stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
-            };
-            Ok(bridge.meters.iter().map(entry).collect())
-        })
+        }
+        let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
+            id: *id,
+            config: meter.config.clone(),
+            created_ms: meter.created_ms,
+            flow_count: users.get(id).copied().unwrap_or(0),
+            stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
+        };
+        Ok(bridge.meters.iter().map(entry).collect())
     }
 }

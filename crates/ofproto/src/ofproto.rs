@@ -26,7 +26,7 @@ use crate::removed::RemovedRules;
 use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
-use crate::tables_lock::TablesLock;
+use crate::tables_lock::{TablesGuard, TablesLock};
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
@@ -122,13 +122,14 @@ impl Ofproto {
         }))
     }
 
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, SwitchState> {
+    /// The state, as a control thread reads it: PMDs go on translating, changes wait. Not to be taken twice.
+    pub(crate) fn state(&self) -> TablesGuard<'_, SwitchState> {
         self.0.state.read()
     }
 
-    /// Calls `look` with the state, for what may take long: PMDs go on translating, changes wait.
-    pub(crate) fn survey<T>(&self, look: impl FnOnce(&SwitchState) -> T) -> T {
-        self.0.state.survey(look)
+    /// The state, as a PMD reads it.
+    pub(crate) fn state_on_pmd(&self) -> RwLockReadGuard<'_, SwitchState> {
+        self.0.state.read_on_pmd()
     }
 
     /// A PMD has misses to translate, or none any more: changes wait for it meanwhile, within a bound.

@@ -57,10 +57,10 @@ impl Ofproto {
     /// Replaces a bridge's rules by `flows`. Rules that are the same stay, with their counters. The index in an error
     /// counts in `flows`.
     pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<FlowModCounts, Error> {
-        let (mods, origins) = self.survey(|state| {
-            let at = position(state, bridge)?;
-            Ok::<_, Error>(difference(&state.bridges[at], flows))
-        })?;
+        let (mods, origins) = {
+            let state = self.state();
+            difference(&state.bridges[position(&state, bridge)?], flows)
+        };
         let changed = self.transact(bridge, &mods, None, now_ms, apply);
         changed.map_err(|(i, error)| match origins.get(i) {
             Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
@@ -76,28 +76,26 @@ impl Ofproto {
 
     /// The same without matches, which need most of the memory. [`Ofproto::entries`] adds them.
     pub fn select(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<Arc<Rule>>, Error> {
-        self.survey(|state| {
-            let bridge = &state.bridges[position(state, bridge)?];
-            let strict = wanted.command == FlowCommand::DeleteStrict;
-            let rules = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
-                let found = rules_of(bridge, table)?.rule(id)?;
-                found.is_visible(state.tables_version).then(|| Arc::clone(found.payload()))
-            });
-            Ok(rules.collect())
-        })
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let strict = wanted.command == FlowCommand::DeleteStrict;
+        let rules = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
+            let found = rules_of(bridge, table)?.rule(id)?;
+            found.is_visible(state.tables_version).then(|| Arc::clone(found.payload()))
+        });
+        Ok(rules.collect())
     }
 
     /// Rules with their matches. Rules that were removed meanwhile are left out.
     pub fn entries(&self, bridge: &str, rules: &[Arc<Rule>]) -> Result<Vec<RuleEntry>, Error> {
-        self.survey(|state| {
-            let bridge = &state.bridges[position(state, bridge)?];
-            let entries = rules.iter().filter_map(|rule| {
-                let in_table = rules_of(bridge, rule.table)?;
-                let found = in_table.rule(*rule.id.get()?).filter(|found| Arc::ptr_eq(found.payload(), rule))?;
-                Some(RuleEntry { matches: in_table.match_of(found), rule: Arc::clone(rule) })
-            });
-            Ok(entries.collect())
-        })
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let entries = rules.iter().filter_map(|rule| {
+            let in_table = rules_of(bridge, rule.table)?;
+            let found = in_table.rule(*rule.id.get()?).filter(|found| Arc::ptr_eq(found.payload(), rule))?;
+            Some(RuleEntry { matches: in_table.match_of(found), rule: Arc::clone(rule) })
+        });
+        Ok(entries.collect())
     }
 
     /// Some rules, the first `n` found, and how many there are. What it costs depends on `n` alone.
@@ -171,18 +169,17 @@ impl Ofproto {
 
     /// A bridge's groups, by number.
     pub fn groups(&self, bridge: &str) -> Result<Vec<GroupEntry>, Error> {
-        self.survey(|state| {
-            let bridge = &state.bridges[position(state, bridge)?];
-            let mut users = HashMap::<u32, u32>::new();
-            if !bridge.groups.is_empty() {
-                let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-                for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
-                    let groups = groups_of(&rule.payload().actions);
-                    groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
-                }
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let mut users = HashMap::<u32, u32>::new();
+        if !bridge.groups.is_empty() {
+            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
+            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
+                let groups = groups_of(&rule.payload().actions);
+                groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
             }
-            Ok(bridge.groups.values().map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
-        })
+        }
+        Ok(bridge.groups.values().map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
     }
 }
 

@@ -1,61 +1,75 @@
 //! The lock of the tables: PMDs read them for each packet that misses, control threads read and change them.
 //!
-//! A PMD that waits forwards nothing, so what makes it wait is short, and it never sleeps for it:
+//! A PMD that waits forwards nothing, so what makes it wait is short, and it does not sleep for it:
 //!
 //! - A change of many rules is made in pieces; the lock is free between them. A PMD that has misses to translate says so
 //!   ([`TablesLock::begin_asking`]), and no piece begins until it is done: a batch waits for one piece at most.
-//! - What reads for long ([`TablesLock::survey`]) keeps changes out by a lock of its own. A change that waits for it does
-//!   not stand in the PMDs' way, as one that waits at the tables' lock would.
-//! - A reader tries for a while before it sleeps: to be woken costs more than most changes.
+//! - Control threads that read keep changes out by a lock of their own. A change waits for them there, where it does not
+//!   stand in the PMDs' way: one that waited at the tables' lock would, for as long as a reader has lost its core.
+//! - A control thread that makes many changes gives its core away between two of them now and then. The scheduler would
+//!   else take it in the middle of one, and PMDs would wait until the thread runs again.
+//! - A PMD tries for a while before it sleeps: to be woken costs more than most changes.
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use std::hint::spin_loop;
+use sluice_sync::try_often;
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
-/// How often a reader tries before it sleeps, and how often a change looks whether PMDs still ask before it goes on: some
-/// 100 µs, a pause of the processor each. Who shares a core with the other side gives it up after that time.
-const TRIES: usize = 4096;
+/// Changes after which a control thread gives its core away. In pieces of a large one they take some 2 ms; Linux lets others
+/// wait for 3.
+const CHANGES_A_TURN: u32 = 64;
+
+thread_local! {
+    /// Changes that this thread has made since it gave its core away.
+    static CHANGES: Cell<u32> = const { Cell::new(0) };
+}
 
 /// A value behind it.
 #[derive(Debug, Default)]
 pub(crate) struct TablesLock<T> {
     tables: RwLock<T>,
-    /// Held for reading by those that read for long, for writing by a change.
-    surveys: RwLock<()>,
+    /// Held for reading by control threads that read, for writing by a change.
+    readers: RwLock<()>,
     /// PMDs that have misses to translate.
     asking: AtomicUsize,
 }
 
+/// The value, as a control thread reads it: no change begins meanwhile.
+pub(crate) struct TablesGuard<'a, T> {
+    tables: RwLockReadGuard<'a, T>,
+    _no_change: RwLockReadGuard<'a, ()>,
+}
+
+impl<T> Deref for TablesGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.tables
+    }
+}
+
 impl<T> TablesLock<T> {
-    /// For a look that is short.
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        for _ in 0..TRIES {
-            if let Some(tables) = self.tables.try_read() {
-                return tables;
-            }
-            spin_loop();
-        }
-        self.tables.read()
+    /// For a control thread. It must not be taken twice.
+    pub fn read(&self) -> TablesGuard<'_, T> {
+        let no_change = self.readers.read();
+        TablesGuard { tables: self.tables.read(), _no_change: no_change }
     }
 
-    /// For a look that may take long. It must not be taken twice.
-    pub fn survey<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        let _no_change = self.surveys.read();
-        look(&self.read())
+    /// For a PMD, and for a look that is short.
+    pub fn read_on_pmd(&self) -> RwLockReadGuard<'_, T> {
+        try_often(|| self.tables.try_read()).unwrap_or_else(|| self.tables.read())
     }
 
-    /// Changes the value once those that survey are done, and the PMDs that ask, which cannot keep it waiting for long.
+    /// Changes the value once the control threads that read are done, and the PMDs that ask, which cannot keep it waiting
+    /// for long.
     pub fn change<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
-        let _no_survey = self.surveys.write();
-        for _ in 0..TRIES {
-            if self.asking.load(Relaxed) == 0
-                && let Some(mut tables) = self.tables.try_write()
-            {
-                return with(&mut tables);
-            }
-            spin_loop();
-        }
-        with(&mut self.tables.write())
+        yield_now_and_then();
+        let _no_reader = self.readers.write();
+        let no_pmd_asks = || self.asking.load(Relaxed) == 0;
+        let tables = try_often(|| no_pmd_asks().then(|| self.tables.try_write())?);
+        with(&mut tables.unwrap_or_else(|| self.tables.write()))
     }
 
     /// A PMD has misses to translate; [`Self::end_asking`] follows.
@@ -69,30 +83,38 @@ impl<T> TablesLock<T> {
     }
 }
 
+/// Gives the core away after every so many changes, before the next one.
+fn yield_now_and_then() {
+    let changes = CHANGES.get() + 1;
+    CHANGES.set(changes % CHANGES_A_TURN);
+    if changes == CHANGES_A_TURN {
+        thread::yield_now();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::thread;
 
-    /// While somebody surveys, a change waits, and a PMD reads nevertheless.
+    /// While a control thread reads, a change waits, and a PMD reads nevertheless.
     #[test]
-    fn a_change_that_waits_for_a_survey_stands_in_no_readers_way() {
+    fn a_change_that_waits_for_a_reader_stands_in_no_pmds_way() {
         let lock = TablesLock::<u32>::default();
         let (told, heard) = channel();
         thread::scope(|scope| {
-            lock.survey(|before| {
-                scope.spawn(|| {
-                    told.send(()).unwrap();
-                    lock.change(|value| *value += 1);
-                });
-                heard.recv().unwrap();
-                while lock.surveys.try_read().is_some() {
-                    thread::yield_now();
-                }
-                // The change waits now.
-                assert_eq!((*before, *lock.tables.try_read().expect("nothing stands in its way")), (0, 0));
+            let before = lock.read();
+            scope.spawn(|| {
+                told.send(()).unwrap();
+                lock.change(|value| *value += 1);
             });
+            heard.recv().unwrap();
+            while lock.readers.try_read().is_some() {
+                thread::yield_now();
+            }
+            // The change waits now.
+            assert_eq!((*before, *lock.tables.try_read().expect("nothing stands in its way")), (0, 0));
         });
         assert_eq!(*lock.read(), 1);
     }
@@ -118,10 +140,13 @@ mod tests {
                     for _ in 0..500 {
                         match i {
                             0 | 1 => lock.change(|(one, two)| (*one, *two) = (*one + 1, *two + 1)),
-                            2 => lock.survey(|(one, two)| assert_eq!(one, two)),
+                            2 => {
+                                let pair = lock.read();
+                                assert_eq!(pair.0, pair.1);
+                            }
                             _ => {
                                 lock.begin_asking();
-                                let pair = lock.read();
+                                let pair = lock.read_on_pmd();
                                 assert_eq!(pair.0, pair.1);
                                 drop(pair);
                                 lock.end_asking();

@@ -69,7 +69,7 @@ impl Ofproto {
         if !self.0.recursion_traces.admits(now_ms) {
             return;
         }
-        let Some((bridge, port)) = self.state().port_of(key) else { return };
+        let Some((bridge, port)) = self.state_on_pmd().port_of(key) else { return };
         let mut flow = FlowKey::of_packet(key);
         flow.set_number(layout::IN_PORT, port.0.into());
         let (packet, names) = (false, false);

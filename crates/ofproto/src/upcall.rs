@@ -82,7 +82,7 @@ impl Upcall for UpcallHandle {
         };
         // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();
-        let state = self.ofproto.state();
+        let state = self.ofproto.state_on_pmd();
         log_miss(&state, miss.key);
         let Some(xout) = Translator::run(&state, shared, &xin, None) else {
             return Fate::Failed(state.why_no_port(miss.key));
