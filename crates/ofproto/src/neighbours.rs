@@ -81,9 +81,10 @@ impl Neighbours {
             *known = Known { mac, expires_ms };
             return changed;
         }
-        if known.len() < KNOWN_MAX {
-            known.insert(key, Known { mac, expires_ms });
+        if known.len() >= KNOWN_MAX {
+            evict(&mut known);
         }
+        known.insert(key, Known { mac, expires_ms });
         true
     }
 
@@ -114,12 +115,11 @@ impl Neighbours {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// Forgets the neighbours for which `lasts` is false, and those that have been silent; whether there were any.
-    pub fn retain(&self, lasts: impl Fn(&str) -> bool, now_ms: u64) -> bool {
+    /// Forgets the neighbours for which `lasts` is false, and those that have been silent; which.
+    pub fn retain(&self, lasts: impl Fn(&str) -> bool, now_ms: u64) -> Vec<NeighbourKey> {
+        let goes = |(bridge, _): &NeighbourKey, known: &mut Known| !lasts(bridge) || known.expires_ms <= now_ms;
         let mut known = self.known.write();
-        let before = known.len();
-        known.retain(|(bridge, _), known| lasts(bridge) && known.expires_ms > now_ms);
-        known.len() != before
+        known.extract_if(.., goes).map(|(key, _)| key).collect()
     }
 
     /// Forgets all of them.
@@ -149,6 +149,18 @@ impl Neighbours {
     }
 }
 
+/// Forgets an eighth of what the bridge with most neighbours may have: those that have been silent for longest. One whose
+/// hosts make addresses up loses its own; what a tunnel needs is asked for again.
+fn evict(known: &mut BTreeMap<NeighbourKey, Known>) {
+    let mut of_bridges = BTreeMap::<&str, usize>::new();
+    known.keys().for_each(|(bridge, _)| *of_bridges.entry(bridge).or_default() += 1);
+    let Some((fullest, _)) = of_bridges.into_iter().max_by_key(|(_, count)| *count) else { return };
+    let mut silent: Vec<(u64, NeighbourKey)> =
+        known.iter().filter(|((bridge, _), _)| bridge == fullest).map(|(key, k)| (k.expires_ms, key.clone())).collect();
+    silent.sort_unstable();
+    silent.iter().take(KNOWN_MAX / 8).for_each(|(_, key)| _ = known.remove(key));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +180,9 @@ mod tests {
         assert!(
             neighbours.show(0).ends_with("::1                                           01:01:01:01:01:01   br0\n")
         );
-        assert!(neighbours.retain(|bridge| bridge != "br0", 0) && !neighbours.retain(|_| true, 0));
+        assert_eq!(neighbours.retain(|_| true, 20), []);
+        assert_eq!(neighbours.retain(|bridge| bridge != "br0", 20), [key]);
+        assert_eq!(neighbours.retain(|_| false, 20), []);
     }
 
     #[test]
@@ -183,11 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded() {
+    fn a_bridge_whose_hosts_make_addresses_up_loses_its_own_neighbours() {
         let neighbours = Neighbours::default();
-        for n in 0..2 * KNOWN_MAX as u128 {
-            neighbours.set(("br0".to_owned(), Ipv6Addr::from_bits(n)), Mac([1; 6]), 0);
+        let set = |bridge: &str, n| neighbours.set((bridge.to_owned(), Ipv6Addr::from_bits(n)), Mac([1; 6]), n as u64);
+        (0..100).for_each(|n| _ = set("br1", n));
+        for n in 0..3 * KNOWN_MAX as u128 {
+            assert!(set("br0", n) && neighbours.known.read().len() <= KNOWN_MAX);
         }
-        assert_eq!(neighbours.known.read().len(), KNOWN_MAX);
+        let known = |bridge: &str, n| neighbours.lookup(bridge, Ipv6Addr::from_bits(n), 0).is_some();
+        assert!((0..100).all(|n| known("br1", n)));
+        assert!(known("br0", 3 * KNOWN_MAX as u128 - 1) && !known("br0", 0), "the oldest go first");
     }
 }

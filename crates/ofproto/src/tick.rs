@@ -8,6 +8,7 @@ use crate::ofproto::{Ofproto, Writer};
 use crate::removed::{RemovalCounts, RuleRemoved};
 use crate::rule_select::is_learned;
 use crate::transaction::LearnedFlow;
+use crate::xlate_cache::Dependency;
 use sluice_flow::{Mac, OfPort};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -61,7 +62,6 @@ impl Ofproto {
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
         let mut changes = Changes::default();
         let (mut learned, mut closing): (Vec<LearnedFlow>, _) = (Vec::new(), Vec::new());
-        let mut everything = false;
         for effect in effects {
             match effect {
                 Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
@@ -79,13 +79,13 @@ impl Ofproto {
                 Effect::Neighbour { bridge, ip, mac, now_ms } => {
                     let name = self.state().bridge(bridge).map(|b| b.name().to_owned());
                     if name.is_some_and(|name| self.0.neighbours.set((name, ip), mac, now_ms)) {
-                        everything = true;
+                        changes.dependencies.push((bridge, Dependency::Neighbour(ip)));
                     }
                 }
                 Effect::LowerTimeouts { bridge, rule, idle, hard } => closing.push((bridge, rule, idle, hard)),
             }
         }
-        self.announce(&if everything { Changes::everything() } else { changes });
+        self.announce(&changes);
         // Each bridge's in order.
         learned.sort_by_key(|flow| flow.bridge);
         learned.chunk_by(|a, b| a.bridge == b.bridge).for_each(|of_bridge| self.learn(writer, of_bridge));
@@ -108,18 +108,20 @@ impl Ofproto {
     /// Whether an effect would change something. It may say yes too often, never no.
     fn would_change(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::LearnMac { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
-                let macs = b.macs.read();
-                self.count_static_move(&macs, *vlan, *mac, *port);
-                macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
-            }),
+            Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
+                self.state_on_pmd().bridge(*bridge).is_some_and(|b| {
+                    let macs = b.macs.read();
+                    self.count_static_move(&macs, *vlan, *mac, *port);
+                    macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
+                })
+            }
             Effect::Learn { bridge, flow, limit, now_ms, .. } => {
-                let state = self.state();
+                let state = self.state_on_pmd();
                 let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, *limit, state.tables_version));
                 known.is_none_or(|rule| rule.modified_ms() / 1000 != now_ms / 1000)
             }
             Effect::Neighbour { bridge, ip, mac, now_ms } => {
-                let name = self.state().bridge(*bridge).map(|b| b.name().to_owned());
+                let name = self.state_on_pmd().bridge(*bridge).map(|b| b.name().to_owned());
                 name.is_some_and(|name| self.0.neighbours.needs(&(name, *ip), *mac, *now_ms))
             }
             Effect::LowerTimeouts { .. } => true,

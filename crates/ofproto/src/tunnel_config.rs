@@ -1,9 +1,10 @@
 //! Routes and neighbours of tunnels, as commands and the devices change them.
 
 use crate::depends::Changes;
-use crate::neighbours::NeighbourRequest;
+use crate::neighbours::{NeighbourKey, NeighbourRequest};
 use crate::ofproto::Ofproto;
 use crate::routes::{DeviceAddresses, Path};
+use crate::xlate_cache::Dependency;
 use sluice_flow::Mac;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -49,8 +50,11 @@ impl Ofproto {
 
     /// Makes a neighbour known.
     pub fn set_neighbour(&self, bridge: &str, ip: Ipv6Addr, mac: Mac, now_ms: u64) {
-        if self.0.neighbours.set((bridge.to_owned(), ip), mac, now_ms) {
-            self.announce_way();
+        let id = self.state().bridge_named(bridge).map(|bridge| bridge.id);
+        if self.0.neighbours.set((bridge.to_owned(), ip), mac, now_ms)
+            && let Some(id) = id
+        {
+            self.announce(&Changes::of(id, Dependency::Neighbour(ip)));
         }
     }
 
@@ -84,10 +88,11 @@ impl Ofproto {
     pub(crate) fn expire_neighbours(&self, now_ms: u64) {
         let state = self.state();
         let lasts = |name: &str| state.bridge_named(name).is_some() || state.by_name.contains_key(name);
-        let changed = self.0.neighbours.retain(lasts, now_ms);
+        let forgotten = self.0.neighbours.retain(lasts, now_ms);
+        // Whatever was sent in a bridge that is gone was asked again when it went.
+        let of_bridge = |(name, ip): &NeighbourKey| Some((state.bridge_named(name)?.id, Dependency::Neighbour(*ip)));
+        let dependencies = forgotten.iter().filter_map(of_bridge).collect();
         drop(state);
-        if changed {
-            self.announce_way();
-        }
+        self.announce(&Changes { dependencies, ..Changes::default() });
     }
 }

@@ -65,6 +65,8 @@ pub(crate) enum Dependency {
     Meter(u32),
     /// Whether a table may have another learned rule.
     TableCapacity(u8),
+    /// The Ethernet address of a tunnel's next hop.
+    Neighbour(Ipv6Addr),
 }
 
 /// Packets to credit to an xlate cache.

@@ -1,12 +1,15 @@
 //! Tunnel ports: which one a packet belongs to, and what leaves by one, as `ofproto/trace` tells it.
 
-use sluice_action::PortNo;
-use sluice_flow::Mac;
-use sluice_flow::PortNames;
+use sluice_action::{Fate, MegaflowStore, Miss, PortNo, Translation, Upcall};
 use sluice_flow::geneve::OptionKind;
+use sluice_flow::{Mac, Metadata, PacketKey, PortNames, extract};
+use sluice_flow_cache::MegaflowTable;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, DeviceAddresses, Error, Ofproto, PortConfig, TunnelPort};
+
+use sluice_simd::HashKey;
 use sluice_tunnel::{TunnelKind, parse};
+use std::sync::Arc;
 
 const INNER: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
                      ipv4(src=192.168.0.1,dst=192.168.0.2,proto=6,tos=TOS,ttl=128,frag=no),tcp(src=8,dst=9)";
@@ -162,6 +165,44 @@ fn a_header_is_pushed_once_the_next_hop_is_known() {
     assert_eq!(actions(&ofproto, "in_port(9)", 2), format!("clone({push}),9"));
     ofproto.set_devices(Default::default());
     assert!(trace(&ofproto, "in_port(9)", 0).unwrap().contains("native tunnel routing failed"));
+}
+
+/// The translation of a frame by that port of the datapath.
+fn translate(ofproto: &Ofproto, frame: &[u8], port: u32) -> (PacketKey, Translation) {
+    let mut key = PacketKey::ZERO;
+    extract(frame, &Metadata::of_port(port), &mut key).unwrap();
+    match ofproto.upcall().translate(&Miss { key: &key, bytes: frame, now_ms: 0 }) {
+        Fate::Translated(translation) => (key, translation),
+        fate => panic!("{fate:?}"),
+    }
+}
+
+/// Hosts that make addresses up have no megaflows translated again but those that are sent to these.
+#[test]
+fn a_neighbour_concerns_the_megaflows_that_are_sent_to_it() {
+    let ofproto = underlay();
+    ofproto.set_neighbour("under", far_end(), "f8:bc:12:44:34:b6".parse().unwrap(), 0);
+    let table = Arc::new(MegaflowTable::new(64, &HashKey::from_seed(1)).unwrap());
+    ofproto.set_store(table.clone());
+    let frame = [&[2; 12][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &[3; 30]].concat();
+    for port in [9, 2] {
+        let (key, translation) = translate(&ofproto, &frame, port);
+        table.install(&key, &translation, 0, |_| true, |_, _, _| ());
+    }
+    let suspended = || {
+        let mut count = 0;
+        table.for_each(&mut |flow| count += usize::from(flow.is_suspended));
+        count
+    };
+    let spoofed = "1.1.2.93".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped();
+    ofproto.set_neighbour("under", spoofed, Mac([2; 6]), 0);
+    assert_eq!((table.len(), suspended()), (2, 0));
+    ofproto.set_neighbour("under", far_end(), Mac([2; 6]), 0);
+    assert_eq!(suspended(), 1);
+    ofproto.revalidate(&*table, 0, u64::MAX);
+    // The one that is sent, and the one that is not, are silent for long enough to be forgotten.
+    ofproto.tick(16 * 60 * 1000);
+    assert_eq!(suspended(), 1);
 }
 
 #[test]

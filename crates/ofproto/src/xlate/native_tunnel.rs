@@ -10,7 +10,7 @@ use crate::features::Feature;
 use crate::neighbours::NeighbourRequest;
 use crate::port::{PortConfig, TunnelPort};
 use crate::routes::{DeviceAddresses, Path, address};
-use crate::xlate_cache::XcEntry;
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::layout::{self, Span};
@@ -69,6 +69,7 @@ impl<'a> Translator<'a> {
         let Egress { bridge, device, path, .. } = egress;
         let next_hop = path.gateway.unwrap_or(Ipv6Addr::from_bits(key.dst));
         self.detail(&format!("tunneling to {} via {}", address(next_hop), path.device));
+        self.xcache.push(XcEntry::Depends { bridge: bridge.id, on: Dependency::Neighbour(next_hop) });
         let Some(mac) = self.shared.neighbours.lookup(bridge.name(), next_hop, self.now_ms) else {
             self.ask_for(next_hop, egress);
             return None;
