@@ -411,18 +411,39 @@ fn in_pieces<T>(ofproto: &Ofproto, rules: usize, change: impl FnOnce() -> T) -> 
     changed
 }
 
+const N: usize = 20_000;
+
+/// A bridge with [`N`] rules that expire after ten seconds.
+fn with_very_many_rules() -> (Ofproto, Vec<FlowMod>) {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    let rule = |i: usize| format!("table=1,hard_timeout=10,ip,nw_dst=20.0.{}.{},actions=drop", i >> 8, i & 255);
+    let rules: Vec<FlowMod> =
+        (0..N).map(|i| FlowMod::parse(&rule(i), FlowCommand::Add, &PortNames::NONE).unwrap()).collect();
+    ofproto.bundle("br0", &rules, 0).unwrap();
+    (ofproto, rules)
+}
+
+fn count(ofproto: &Ofproto) -> usize {
+    ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum()
+}
+
+#[test]
+fn rules_that_expire_together_go_in_pieces_over_several_ticks() {
+    let (ofproto, _) = with_very_many_rules();
+    assert_eq!(ofproto.tick(10_000).expired_rules, 0);
+    let expire = || (0..3).map(|_| ofproto.tick(10_001).expired_rules).collect();
+    let expired: Vec<usize> = in_pieces(&ofproto, N, expire);
+    assert_eq!((expired.iter().sum::<usize>(), expired[2]), (N, 0), "{expired:?}");
+    assert!(expired[0] < N && count(&ofproto) == 0);
+}
+
 /// Rules that end together, and a deletion and a modification that select more rules than one hold of the lock changes:
 /// all are done, each once, within a transaction or over several ticks.
 #[test]
 fn many_rules_are_changed_in_pieces() {
-    const N: usize = 20_000;
-    let ofproto = Ofproto::new();
-    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    let (ofproto, rules) = with_very_many_rules();
     let parse = |text: &str, command| FlowMod::parse(text, command, &PortNames::NONE).unwrap();
-    let rule = |i: usize| format!("table=1,hard_timeout=10,ip,nw_dst=20.0.{}.{},actions=drop", i >> 8, i & 255);
-    let rules: Vec<FlowMod> = (0..N).map(|i| parse(&rule(i), FlowCommand::Add)).collect();
-    let count = |ofproto: &Ofproto| ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum::<usize>();
-    ofproto.bundle("br0", &rules, 0).unwrap();
     // A bundle that ends with a refused change leaves all as it was, pieces too.
     let wide = [
         parse("table=1,actions=output:1", FlowCommand::Modify),
@@ -436,12 +457,6 @@ fn many_rules_are_changed_in_pieces() {
     assert!(in_pieces(&ofproto, N, || ofproto.bundle("br0", &more, 0).is_err()), "undone");
     assert_eq!(count(&ofproto), N);
     assert_eq!(in_pieces(&ofproto, N, || ofproto.bundle("br0", &wide[..1], 0).unwrap().modified), N);
-    assert_eq!(ofproto.tick(10_000).expired_rules, 0);
-    let expire = || (0..3).map(|_| ofproto.tick(10_001).expired_rules).collect();
-    let expired: Vec<usize> = in_pieces(&ofproto, N, expire);
-    assert_eq!((expired.iter().sum::<usize>(), expired[2]), (N, 0), "{expired:?}");
-    assert!(expired[0] < N && count(&ofproto) == 0);
-    ofproto.bundle("br0", &rules, 0).unwrap();
     let refs: Vec<&FlowMod> = wide.iter().collect();
     // A modification and a deletion.
     let (counts, refused) = in_pieces(&ofproto, 2 * N, || ofproto.flow_mods("br0", &refs, None, 0).unwrap());
