@@ -146,7 +146,7 @@ impl Connection {
         self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
     }
 
-    /// The direction of packets with that tuple: `Some(true)` for replies, `None` if the tuple is of another
+    /// The direction of packets with that tuple: `Some(true)` for replies, `None` if the tuple belongs to another
     /// connection.
     #[inline]
     pub fn direction(&self, tuple: &Tuple) -> Option<bool> {

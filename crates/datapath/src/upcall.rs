@@ -140,7 +140,11 @@ impl Upcalls {
                 context.tally[Counter::QuotaRefused] += 1;
                 return None;
             }
-            Installed::Stale | Installed::Busy | Installed::Full => return None,
+            Installed::Busy => {
+                context.tally[Counter::InstallsSkipped] += 1;
+                return None;
+            }
+            Installed::Stale | Installed::Full => return None,
         };
         // It may have been removed again by now; then the packet follows its translation.
         let flow = context.flows.get(id).filter(|flow| flow.contains(key))?;

@@ -69,6 +69,9 @@ counters! {
     QuotaNarrowed = "quota-narrowed",
     /// Megaflows not installed because their port was at its quota; the packets were forwarded.
     QuotaRefused = "quota-refused",
+    /// Megaflows not installed because another thread had the table locked for longer than a PMD waits; the packets were
+    /// forwarded, and the next one of the flow tries again.
+    InstallsSkipped = "installs-skipped",
 
     /// Flows whose first packet the flow-setup governor counted, as far as its counters tell flows apart.
     GovernedFlows = "governed-flows",

@@ -1,6 +1,6 @@
 //! The bits of `ct_state` and their names. Source: OVS lib/packets.h, CS_STATES; `ovs-fields(7)`.
 
-/// The packet is of a new connection.
+/// The packet begins a new connection.
 pub const NEW: u8 = 0x01;
 /// The connection has seen packets both ways.
 pub const ESTABLISHED: u8 = 0x02;
@@ -8,7 +8,7 @@ pub const ESTABLISHED: u8 = 0x02;
 pub const RELATED: u8 = 0x04;
 /// The packet goes against the direction of the connection's first one.
 pub const REPLY: u8 = 0x08;
-/// The packet is of no connection and cannot begin one.
+/// The packet belongs to no connection and cannot begin one.
 pub const INVALID: u8 = 0x10;
 /// The packet has been through `ct`.
 pub const TRACKED: u8 = 0x20;

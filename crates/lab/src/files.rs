@@ -13,7 +13,7 @@ pub fn put(path: &Path, text: &str) -> Result<()> {
     let fresh = path.with_extension("new");
     let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
     if written.is_err() {
-        // What there is of it only takes room.
+        // A part of a file is useless and takes room.
         let _ = std::fs::remove_file(&fresh);
     }
     written.with_context(|| format!("{}: cannot be written", path.display()))

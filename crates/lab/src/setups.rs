@@ -140,7 +140,7 @@ impl Subject for Setups {
     }
 }
 
-/// Adds the ports of a load, numbered from 1; its connections, if it is of such.
+/// Adds the ports of a load, numbered from 1; and its connections, if the load has any.
 fn add_ports(assembly: &mut Assembly, load: Load) -> Result<Option<Connections>> {
     let Load::Flows(packets) = load else {
         let pool: std::sync::Arc<dyn sluice_mem::FramePool> = assembly.pool(1514)?;

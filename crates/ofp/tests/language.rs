@@ -119,7 +119,7 @@ fn every_action_has_an_example_that_reads_back() {
         let shown = OfAction::display_list(&actions, &PortNames::NONE).to_string();
         assert_eq!(OfAction::parse_list(&shown, &PortNames::NONE).as_ref(), Ok(&actions), "{shown}");
         let first = actions.first().map_or("drop", |action| action_name(action.action_type()));
-        assert_eq!(first, row[0], "the example of {} is of another action: {}", row[0], row[2]);
+        assert_eq!(first, row[0], "the example of {} has another action: {}", row[0], row[2]);
         seen.insert(row[0].clone());
     }
     assert_eq!(seen.iter().map(String::as_str).collect::<BTreeSet<_>>(), page_names());

@@ -119,7 +119,7 @@ pub(crate) struct ExpiredRule {
 }
 
 impl Bridge {
-    /// A bridge without ports and rules. What its tables take beside their rules is of that share of memory.
+    /// A bridge without ports and rules. What its tables take beside their rules is charged to that share of memory.
     pub fn new(id: BridgeId, config: BridgeConfig, memory: &Arc<MemoryShare>) -> Self {
         let mut macs = MacTable::new(config.normal.mac_age_s, config.normal.mac_table_size);
         macs.set_flood_vlans(&config.normal.flood_vlans);

@@ -71,7 +71,7 @@ struct FeatureRow {
     boot: FeatureValue,
 }
 
-/// What there is of a feature.
+/// How far a feature is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FeatureValue {
     Bool(bool),

@@ -83,7 +83,7 @@ impl<T> TablesLock<T> {
     }
 }
 
-/// Gives the core away after every so many changes, before the next one.
+/// Yields the core after a number of changes, before the next one.
 fn yield_now_and_then() {
     let changes = CHANGES.get() + 1;
     CHANGES.set(changes % CHANGES_A_TURN);

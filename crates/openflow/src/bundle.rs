@@ -62,7 +62,7 @@ impl Default for Bundles {
 }
 
 impl Bundles {
-    /// No bundles; what they will take is of that share.
+    /// No bundles yet; their memory is charged to that share.
     pub fn new(share: MemoryShare) -> Self {
         Bundles { by_id: HashMap::new(), share, now_ms: 0 }
     }

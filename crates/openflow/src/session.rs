@@ -147,7 +147,7 @@ impl Session {
         session
     }
 
-    /// What its bundles take is of that share. Called before the first bundle.
+    /// Charges the memory of its bundles to that share. Called before the first bundle.
     pub fn use_bundle_memory(&mut self, share: MemoryShare) {
         self.bundles = Bundles::new(share);
     }

@@ -223,7 +223,7 @@ fn a_controller_is_told_that_a_table_is_full() {
     let table = "[[bridge.table]]\nnumber = 3\nflow-limit = 4\n";
     let daemon = Daemon::start(&CONFIG.replace("[[bridge.port]]", &format!("{table}[[bridge.port]]")));
     let mut client = Client::new(&daemon, Version::V14);
-    // Whoever connects asks for packets before it gets anything unasked.
+    // A controller asks for packets before it gets anything unasked.
     client.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 128 }), 1);
     let mut masks = AsyncMasks::default();
     masks.0[AsyncKind::TableStatus as usize][0] = Some(0x18);

@@ -98,7 +98,7 @@ fn top_shows_a_screen() {
     let output = sluice(&["top", "--once", "--interval", "0.1", "-t", socket.to_str().unwrap()]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for part in ["pps in", "gen  up ", "1 megaflows", "dst=10.0.0.0/255.0.0.0", "autopilot of", "busiest megaflows"] {
+    for part in ["pps in", "gen  up ", "1 megaflows", "/255.0.0.0", "autopilot of", "busiest megaflows"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     let line = one_line_failure(&sluice(&["top", "-t", socket.to_str().unwrap()]));

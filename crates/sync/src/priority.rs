@@ -61,7 +61,7 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Whoever locks it has it alone; a PMD may go on without it.
+    /// Only one thread at a time holds it; a PMD may go on without it.
     #[test]
     fn both_sides_have_it_alone() {
         loom::model(|| {

@@ -27,7 +27,7 @@ impl<T> Versioned<T> {
     pub fn change<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
         let mut value = lock(&self.value);
         let out = with(&mut value);
-        // Under the lock: whoever sees the number finds the change, for the lock is free only once it is made.
+        // Under the lock: a thread that sees the number finds the change, because the lock is free only once the change is made.
         self.version.fetch_add(1, Ordering::Release);
         out
     }

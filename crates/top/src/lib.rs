@@ -94,7 +94,7 @@ fn watch(
 fn ask(target: &Path) -> Result<Overview> {
     let answer = sluice_unixctl::transact(target, Some(PATIENCE), "sluice/overview", &[])?;
     let json = answer.map_err(|error| anyhow!("{}", error.trim()))?;
-    serde_json::from_str(&json).context("the switch's overview is of another version")
+    serde_json::from_str(&json).context("the overview has a format that this version does not read")
 }
 
 /// What the terminal tells.

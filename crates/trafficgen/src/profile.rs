@@ -63,7 +63,7 @@ pub enum PlanError {
     Value {
         /// The file.
         path: PathBuf,
-        /// Which stream, from 0; `None` if it is of all.
+        /// Which stream, from 0; `None` for all streams together.
         stream: Option<usize>,
         /// Which key.
         key: &'static str,

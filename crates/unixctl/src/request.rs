@@ -24,7 +24,7 @@ pub struct Request {
     pub params: Vec<Value>,
 }
 
-/// The requests of a connection, in order. After an error the connection is of no further use.
+/// The requests of a connection, in order. After an error the connection has to end.
 pub struct Requests {
     limits: Rc<Limits>,
     values: serde_json::StreamDeserializer<'static, serde_json::de::IoRead<BufReader<Bounded>>, Value>,

@@ -69,7 +69,7 @@ impl Modules {
         modules.filter(|other| *other != at).map(|other| self.file(other)).collect()
     }
 
-    /// The module whose file defines what `path` names in module `at`; `None` if that is of another crate.
+    /// The module whose file defines what `path` names in module `at`; `None` if another crate defines it.
     fn resolve(&self, at: usize, path: &[String], aliases_left: usize) -> Option<usize> {
         let mut module = match path[0].as_str() {
             "crate" => 0,

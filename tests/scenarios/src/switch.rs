@@ -261,11 +261,18 @@ impl Switch {
             Step::Delivered(n) => {
                 same_number("delivered", n * self.setting.times, self.datapath.totals()[Counter::Delivered])
             }
-            Step::Megaflows(n) if self.setting.max_megaflows > 1 => {
-                same_number("megaflows", *n as u64, self.datapath.flows().len() as u64)
-            }
+            Step::Megaflows(n) if self.setting.max_megaflows > 1 => self.megaflows(*n as u64),
             Step::Megaflows(_) | Step::Packet { .. } => Ok(()),
         }
+    }
+
+    /// A PMD that cannot lock the table in time installs nothing: its thread or another has lost its core. Then there may be
+    /// as many megaflows fewer.
+    fn megaflows(&self, want: u64) -> Result<(), String> {
+        let skipped = self.datapath.totals()[Counter::InstallsSkipped];
+        let found = self.datapath.flows().len() as u64;
+        let is_right = found <= want && found + skipped >= want;
+        if is_right { Ok(()) } else { same_number(&format!("megaflows ({skipped} installs skipped)"), want, found) }
     }
 
     fn change(&mut self, command: &str, text: &str) -> Result<(), String> {

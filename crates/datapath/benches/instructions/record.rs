@@ -69,7 +69,7 @@ impl Record {
         }
         if self.rustc != rustc() {
             // Another compiler writes another program; its counts say nothing about a change of the source.
-            println!("SKIPPED comparison: the record is of {}, this is {}", self.rustc, rustc());
+            println!("SKIPPED comparison: the record was made with {}, this is {}", self.rustc, rustc());
             println!("lane instructions: 0 passed, 0 failed, {} skipped", counts.len());
             return ExitCode::SUCCESS;
         }

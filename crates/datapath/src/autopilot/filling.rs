@@ -20,7 +20,7 @@ const USEFUL: f64 = 0.01;
 /// Share and cost are measured in the last quarter of a period.
 const LATE: u64 = 4;
 
-/// Shares of cached passes at which filling is of use: flows come again, and not all are cached.
+/// Shares of cached passes at which filling helps: flows come again, and not all are cached.
 const UNFILLED: std::ops::Range<f64> = 0.001..0.95;
 /// How much dearer than the best other arm the safe arm may be meanwhile.
 const AFFORDABLE: f64 = 0.4;
@@ -41,7 +41,7 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Whether filling is of use if this share of the passes is cached, a packet costs `cost`, and with the best other
+    /// Whether filling helps if this share of the passes is cached, a packet costs `cost`, and with the best other
     /// arm `rival`.
     pub fn is_worth_it(share: f64, cost: f64, rival: f64) -> bool {
         UNFILLED.contains(&share) && cost < rival * (1.0 + AFFORDABLE)

@@ -284,7 +284,7 @@ impl Autopilot {
         self.phase = Phase::Fill(Box::new(Filling::new(share, rival, now, self.ms)));
     }
 
-    /// Lets the safe arm fill its cache as long as that is of use. Then all arms are compared.
+    /// Lets the safe arm fill its cache as long as that helps. Then all arms are compared.
     fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, now: u64) {
         self.usual.learn(chunk);
         self.arms[SAFE].measured = Some((self.usual.cost(), now));

@@ -46,7 +46,7 @@ pub(super) fn keep_connection(before: &PacketKey, layers: &Layers, has_l4: bool,
         return;
     }
     keep(before, layout::CT_LABEL, key);
-    // The tuple is of the packet's kind when its connection was looked up.
+    // The tuple has the address family that the packet had when its connection was looked up.
     let is_v6 = before.number(layout::DL_TYPE) == u64::from(ethertype::IPV6);
     if before.number(layout::CT_NW_PROTO) == 0 || layers.ip.is_none_or(|ip| ip.v6 != is_v6) {
         return;

@@ -280,7 +280,7 @@ impl Field {
         self.presence().is_none_or(|present| present.read(key) != 0)
     }
 
-    /// The byte that says which family an address is of, and what it must be for this field.
+    /// The byte that names the address family of a packet, and the value it must have for this field.
     fn family(&self) -> Option<(Span, bool)> {
         match self.id {
             FieldId::CtNwSrc | FieldId::CtNwDst => Some((layout::CT_IS_IPV6, false)),

@@ -249,7 +249,7 @@ impl Items<'_, '_> {
         self.value(span).map_or(Ok(()), |value| self.item(format_args!("{name}={}", show_hex(value))))
     }
 
-    /// A tag: as VLAN id and priority where the mask is of whole ones and the tag must be there, else as it is.
+    /// A tag: as VLAN id and priority where the mask covers whole parts and the tag must be there, else as a number.
     fn vlan(&mut self, suffix: &str, span: Span) -> fmt::Result {
         let Some(tci) = self.value(span) else { return Ok(()) };
         let mask = self.mask(span);

@@ -209,7 +209,7 @@ pub(crate) struct Translator<'a> {
     cacheable: bool,
     /// An action is not one that the datapath can do.
     is_slow: bool,
-    /// The packet is of a BFD session.
+    /// The packet belongs to a BFD session.
     is_bfd: bool,
     /// The drop reason if the packet is sent nowhere.
     no_output: DropReason,

@@ -1,4 +1,4 @@
-//! Which protocols a key is of.
+//! Which protocols the packet of a key has.
 
 use sluice_flow::{FlowKey, layout};
 use sluice_packet::headers::ethertype;

@@ -14,7 +14,7 @@ use sluice_packet::headers::{ethertype, ip_proto};
 const LATER: u64 = 2;
 
 impl Translator<'_> {
-    /// Takes the packet for the port's BFD session, if it is of it; then nothing else happens to it.
+    /// Hands a packet that belongs to the port's BFD session to it; then nothing else happens to the packet.
     pub(super) fn take_for_session(&mut self, port: &PortConfig) -> bool {
         let Some(config) = &port.bfd else { return false };
         self.depend_on(Dependency::Port(port.number));

@@ -55,7 +55,7 @@ pub(crate) struct XlateOut {
     pub cacheable: bool,
     /// An action is not one that the datapath can do.
     pub is_slow: bool,
-    /// The packet is of a BFD session.
+    /// The packet belongs to a BFD session.
     pub is_bfd: bool,
     pub no_output: DropReason,
 }

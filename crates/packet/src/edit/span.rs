@@ -204,7 +204,7 @@ fn nd(bytes: &[u8], layers: &Layers, field: Field) -> Option<FieldSpan> {
     Some(FieldSpan::in_header(l4, offset, size, sum))
 }
 
-/// Where the link-layer address is, if the first option that has one is of `kind`. As OVS: a message has but one.
+/// Where the link-layer address is, if the first option that has one is of `kind`. As in OVS, a message has only one.
 fn link_option(message: &[u8], kind: u8) -> Option<usize> {
     let mut at = nd::SIZE;
     while let Some(&[option, units, ..]) = message.get(at..).and_then(|rest| rest.first_chunk::<8>()) {

@@ -28,7 +28,7 @@ const TUNSETPERSIST: libc::Ioctl = libc::TUNSETPERSIST;
 /// The request whose `ifreq` points to an ethtool command.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 
-/// An ethtool command of so many 32-bit words, the first of which is its number: the kernel writes no more than that.
+/// An ethtool command of `WORDS` 32-bit words. The first is its number; the kernel writes no more than these words.
 /// Only this file makes one. Source: linux/ethtool.h.
 #[derive(Clone, Copy, Debug)]
 struct EthtoolCommand<const WORDS: usize>(u32);

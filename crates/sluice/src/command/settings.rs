@@ -59,7 +59,7 @@ fn meaning(key: &str, value: &str) -> String {
         ("emc-recirc", "threshold") => "recirculated packets use it while it is not more than half full".into(),
         ("emc-recirc", "random") => "recirculated packets use it by chance, with a probability that adapts".into(),
         ("emc-recirc", "rss") => "recirculated packets of some flows use it, by their hash; how many adapts".into(),
-        ("composed", "auto") => "one lookup for all passes of a tracked packet: asked where it is of use".into(),
+        ("composed", "auto") => "one lookup for all passes of a tracked packet: asked where it helps".into(),
         ("composed", "on") => "one lookup for all passes of a tracked packet: always asked".into(),
         ("composed", _) => "a lookup for each pass of a tracked packet".into(),
         _ => unreachable!("no setting {key}"),
@@ -86,7 +86,7 @@ vector               scalar     plain code
 emc-entries          8192       entries of each PMD's exact match cache
 emc-insert-inv-prob  7          it takes one candidate in 7
 emc-recirc           auto       which recirculated packets use it is chosen by measurement
-composed             auto       one lookup for all passes of a tracked packet: asked where it is of use
+composed             auto       one lookup for all passes of a tracked packet: asked where it helps
 ";
         assert_eq!(show(&settings), expected);
     }

@@ -22,7 +22,7 @@ impl TunnelHeader {
     /// Writes the header over the first bytes of `packet`, behind which the inner frame stands.
     ///
     /// # Errors
-    /// If the packet is too long; what it begins with is of no use then.
+    /// If the packet is too long; its first bytes are undefined then.
     pub fn complete(&self, packet: &mut [u8], per_packet: PerPacket) -> Result<(), TooLong> {
         packet[..self.bytes.len()].copy_from_slice(&self.bytes);
         let l4_at = self.l4_at();

@@ -15,7 +15,7 @@ const TPID_8021AD: u16 = 0x88a8;
 /// A port's VLANs, and what is odd about them.
 pub fn vlan_mode(record: &PortRecord) -> (VlanMode, Option<Note>) {
     let tag = record.tag.filter(|tag| (0..=VLAN_MAX).contains(tag)).map(|tag| tag as u16);
-    // A port of a mode with a VLAN that does not name it is of VLAN 0. Source: ofproto/ofproto-dpif.c, `bundle_set`.
+    // A port whose mode has a VLAN but that names none is in VLAN 0. Source: ofproto/ofproto-dpif.c, `bundle_set`.
     let vlan = tag.unwrap_or(0);
     let trunks = || some_vlans(&record.trunks);
     let warn = |text: &str| Some(Note::new(Level::Warn, format!("port {}: {text}", record.name)));
