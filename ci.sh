@@ -26,7 +26,7 @@ privileged|ports and captures on network devices of our own|root
 ovs-suite|what the project claims of the test suites of Open vSwitch (OVS_SUITE=sample: some of each step)|root, openvswitch-source
 dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
-fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
+fuzz|each fuzz target for FUZZ_SECONDS (20)|g++
 miri|the tests of crates without devices under Miri, PROPTEST_CASES (4) of each property|nightly Rust with Miri
 sanitizers|the tests of crates with unsafe code or atomics under AddressSanitizer and ThreadSanitizer|nightly Rust with rust-src
 gaps|the longest gap between two polls of a PMD while its control threads work, in full|
@@ -142,13 +142,14 @@ done
 step_fuzz() {
     have g++ || { skip fuzz "no C++ compiler for libFuzzer"; return; }
     local target executed=0 before=-1 earlier=0
+    local -a targets=(${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)})
     [ "${FUZZ_SEED:-1}" != 0 ] || earlier=$(awk -F'\t' '!/^#/ { n += $5 } END { print n + 0 }' fuzz/executions.tsv)
     (cd fuzz && RUSTFLAGS="$fuzz_flags" cargo build -q --release --target x86_64-unknown-linux-gnu) || return 1
     # A round without a single execution ends it: every target fails at its start.
     while [ "$executed" -gt "$before" ]; do
         before=$executed
-        for target in ${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)}; do
-            fuzz_one "$target"
+        fuzz_round "${targets[@]}"
+        for target in "${targets[@]}"; do
             executed=$((executed + $(executions "$target")))
             [ "${FUZZ_SEED:-1}" != 0 ] || note_executions "$target" "$(executions "$target")"
         done
@@ -158,6 +159,19 @@ step_fuzz() {
     [ "${FUZZ_SEED:-1}" != 0 ] || awk -F'\t' '!/^#/ { n[$3] += $5; all += $5 }
         END { for (target in n) printf "   %-12s %13d\n", target, n[target]; printf "   %-12s %13d\n", "all", all }' \
         fuzz/executions.tsv | sort -k2n
+}
+
+# Runs targets, as many at a time as there are cores, and then prints what each said.
+fuzz_round() { # target…
+    local target running=0
+    mkdir -p fuzz/target
+    for target in "$@"; do
+        [ "$running" -lt "$(nproc)" ] || { wait -n; running=$((running - 1)); }
+        fuzz_one "$target" >"fuzz/target/$target.told" 2>&1 &
+        running=$((running + 1))
+    done
+    wait
+    for target in "$@"; do cat "fuzz/target/$target.told"; done
 }
 
 # Adds a run of a target to the line of its day and commit.
@@ -173,7 +187,7 @@ note_executions() { # target, executions
 
 # What a switch remembers takes long to get at: three times as long.
 fuzz_seconds() {
-    local seconds=${FUZZ_SECONDS:-30}
+    local seconds=${FUZZ_SECONDS:-20}
     [ "$1" != switch ] || [ "$seconds" -lt 600 ] || seconds=$((3 * seconds))
     echo "$seconds"
 }
