@@ -9,8 +9,6 @@ use sluice_fate::DropReason;
 use sluice_flow::{FlowKey, Metadata, PacketKey, compose, extract, layout};
 use sluice_packet::headers::ethertype;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::BufWriter;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -140,7 +138,7 @@ impl Captures {
 }
 
 /// Appends a packet to a capture file, at once.
-fn capture(file: Option<&Arc<Mutex<Writer<BufWriter<File>>>>>, packet: &[u8]) {
+fn capture(file: Option<&Arc<Mutex<Writer>>>, packet: &[u8]) {
     let Some(file) = file else { return };
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let mut file = file.lock();

@@ -5,10 +5,14 @@
 //! `loop` it is held in memory and never ends. With several receive queues, a flow is always in the same queue, by the
 //! hash that a NIC would use.
 
+pub mod next_generation;
+mod next_generation_reader;
 mod reader;
+mod sink;
 mod writer;
 
 pub use reader::{CaptureError, Reader, Record};
+pub use sink::FileSink;
 pub use writer::Writer;
 
 use crate::OptionKey;
@@ -30,8 +34,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[
-    OptionKey { key: "rx", help: "capture to receive from (classic pcap); default: receives nothing" },
-    OptionKey { key: "tx", help: "capture to write what is sent into; default: it is swallowed" },
+    OptionKey { key: "rx", help: "capture to receive from (pcap or pcapng); default: receives nothing" },
+    OptionKey {
+        key: "tx",
+        help: "capture to write what is sent into, a file or a pipe that has a reader; default: it is swallowed",
+    },
     OptionKey { key: "loop", help: "true: hold the capture in memory and play it for ever; default false" },
     OptionKey { key: "rate", help: "packets per second over all queues, such as 200k; default: as fast as possible" },
     OptionKey::MAC,
@@ -70,6 +77,8 @@ struct PcapPort {
     sink: Option<Arc<Mutex<Writer>>>,
     clock: Clock,
     tx: Vec<Arc<QueueStats>>,
+    /// What is to be said of the capture that is received.
+    notes: Vec<String>,
 }
 
 /// The source of received packets.
@@ -86,6 +95,8 @@ struct Loaded {
     bytes: Vec<u8>,
     /// By queue.
     packets: Vec<Vec<LoadedPacket>>,
+    /// What is to be said of the file's end.
+    end_note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,13 +118,14 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let rate = options.parse("rate", "packets per second, such as 200k or 1M", parse_rate)?;
     let mac = options.mac()?;
     let refused = |cause| OpenError::Capture { port: options.port(), cause };
-    let source = match rx {
-        None => Source::Nothing,
-        Some(path) if is_loop => Source::Loop(Arc::new(Loaded::read(&path, n_rxq).map_err(refused)?)),
-        Some(path) => {
-            check(&path).map_err(refused)?;
-            Source::Once(path)
+    let (source, end_note) = match &rx {
+        None => (Source::Nothing, None),
+        Some(path) if is_loop => {
+            let mut loaded = Loaded::read(path, n_rxq).map_err(refused)?;
+            let end_note = loaded.end_note.take();
+            (Source::Loop(Arc::new(loaded)), end_note)
         }
+        Some(path) => (Source::Once(path.clone()), check(path).map_err(refused)?),
     };
     let sink = match tx {
         None => None,
@@ -121,7 +133,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
             port: options.port(),
             what: format!("{} cannot be written", path.display()),
             cause,
-            remedy: "expected a file in a folder that exists and may be written",
+            remedy: "expected a file in a folder that exists and may be written, or a pipe that somebody reads",
         })?),
     };
     let pool = options.pool(pools)?;
@@ -130,6 +142,8 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     port.rate = rate.map(|rate| rate / n_rxq as f64);
     port.rx = (0..n_rxq).map(|_| Arc::default()).collect();
     port.source = source;
+    let path = rx.unwrap_or_default();
+    port.notes = end_note.map(|note| format!("{}: {note}", path.display())).into_iter().collect();
     Ok(Box::new(port))
 }
 
@@ -142,17 +156,29 @@ fn parse_rate(text: &str) -> Option<f64> {
     sluice_traffic::parse_count(text).filter(|rate| (1..=1_000_000_000).contains(rate)).map(|rate| rate as f64)
 }
 
-/// Reads a capture to its end, to find errors in it.
-fn check(path: &Path) -> Result<(), CaptureError> {
-    let (mut reader, mut packet) = (Reader::open(path)?, Vec::new());
+/// Opens a capture that can be read twice and waits for nobody.
+fn open_file(path: &Path) -> Result<Reader, CaptureError> {
+    let meta = std::fs::metadata(path).map_err(|cause| CaptureError::Io { path: path.to_owned(), cause })?;
+    if !meta.is_file() && !meta.is_dir() {
+        return Err(CaptureError::Format {
+            path: path.to_owned(),
+            found: "this is not a file but a pipe or device".into(),
+        });
+    }
+    Reader::open(path)
+}
+
+/// Reads a capture to its end, to find errors in it. Returns what is to be said of its end.
+fn check(path: &Path) -> Result<Option<String>, CaptureError> {
+    let (mut reader, mut packet) = (open_file(path)?, Vec::new());
     while reader.next_packet(&mut packet)?.is_some() {}
-    Ok(())
+    Ok(reader.end_note().map(str::to_owned))
 }
 
 impl Loaded {
     fn read(path: &Path, queues: usize) -> Result<Self, CaptureError> {
-        let (mut reader, mut packet) = (Reader::open(path)?, Vec::new());
-        let mut loaded = Loaded { bytes: Vec::new(), packets: vec![Vec::new(); queues] };
+        let (mut reader, mut packet) = (open_file(path)?, Vec::new());
+        let mut loaded = Loaded { packets: vec![Vec::new(); queues], ..Loaded::default() };
         while let Some(record) = reader.next_packet(&mut packet)? {
             let start = loaded.bytes.len();
             if (start + packet.len()) as u64 > LOAD_MAX {
@@ -168,6 +194,7 @@ impl Loaded {
             });
             loaded.bytes.extend_from_slice(&packet);
         }
+        loaded.end_note = reader.end_note().map(str::to_owned);
         Ok(loaded)
     }
 }
@@ -183,6 +210,7 @@ impl PcapPort {
             sink: sink.map(|writer| Arc::new(Mutex::new(writer))),
             clock,
             tx: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }
@@ -224,13 +252,14 @@ impl Port for PcapPort {
         stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
     }
 
-    /// What was sent is in the file soon, also if little is sent. A pipe is left to the senders: its reader may stall, which must
-    /// not hold the caller, who looks after other ports, too.
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What was sent is in the file soon, also if little is sent.
     fn service(&mut self) {
-        if let Some(mut sink) = self.sink.as_ref().and_then(|sink| sink.try_lock())
-            && sink.is_regular_file()
-        {
-            // A disk that is full is found by the next packet, too, which counts it.
+        if let Some(mut sink) = self.sink.as_ref().and_then(|sink| sink.try_lock()) {
+            // A disk that is full, and a pipe that is, are found by the next packet, too, which counts it.
             let _ = sink.flush();
         }
     }

@@ -19,6 +19,19 @@ fn capture(big_endian: bool, magic: u32, link: u32, packets: &[(u32, u32, u32, u
     file
 }
 
+/// A pcapng file with a packet.
+fn modern_capture() -> Vec<u8> {
+    let mut file = Vec::new();
+    next_generation::write_section(&mut file, "test");
+    next_generation::write_interface(&mut file, "p1", 0);
+    let direction = next_generation::Direction::Inbound;
+    let bytes = &[0; 60];
+    let record =
+        next_generation::PacketRecord { interface: 0, time_ns: 5, bytes, original_len: 60, direction, comment: "c" };
+    next_generation::write_packet(&mut file, &record);
+    file
+}
+
 fn read_all(file: &[u8]) -> Result<Vec<(Record, Vec<u8>)>, String> {
     let mut reader = Reader::new(file, Path::new("in.pcap")).map_err(|e| e.to_string())?;
     let (mut all, mut packet) = (Vec::new(), Vec::new());
@@ -45,27 +58,54 @@ fn what_is_wrong_is_named_with_its_place() {
     let good = (1, 2, 60, 60, vec![0; 60]);
     let of = |packets: &[_]| read_all(&capture(false, 0xa1b2_c3d4, 1, packets)).unwrap_err();
     assert_eq!(
-        of(&[good.clone(), (1, 2, 60, 60, vec![0; 20])]),
-        "in.pcap: packet 2 at byte 100: the file ends after 20 bytes of its bytes; expected 60"
-    );
-    assert_eq!(
         of(&[good.clone(), (1, 2, 0xffff_ffff, 60, vec![0; 20])]),
         "in.pcap: packet 2 at byte 100: a length of 4294967295 bytes; expected at most 262144"
     );
-    let mut cut = capture(false, 0xa1b2_c3d4, 1, &[good.clone(), good]);
-    cut.truncate(105);
-    let want = "in.pcap: packet 2 at byte 100: the file ends after 5 bytes of its header; expected 16";
-    assert_eq!(read_all(&cut).unwrap_err(), want);
     for (file, part) in [
-        (vec![], "empty"),
-        (vec![0xd4, 0xc3], "after 2 of"),
-        (capture(false, 0x0a0d_0d0a, 1, &[]), "pcapng"),
+        (capture(false, 0x0a0d_0d0a, 1, &[]), "byte order"),
         (capture(false, 0x1234_5678, 1, &[]), "begins with"),
         (capture(true, 0xa1b2_c3d4, 101, &[]), "link type 101"),
     ] {
         let error = read_all(&file).unwrap_err();
         assert!(error.starts_with("in.pcap: ") && error.contains(part), "{error}");
     }
+}
+
+/// Whatever is missing at the end, the packets before it are read, and the note says where it broke off.
+#[test]
+fn a_capture_that_breaks_off_is_read_as_far_as_it_goes() {
+    let good = (1, 2, 60, 60, vec![0; 60]);
+    let classic = capture(false, 0xa1b2_c3d4, 1, &[good.clone(), good]);
+    let mut modern = Vec::new();
+    next_generation::write_section(&mut modern, "test");
+    next_generation::write_interface(&mut modern, "p1", 0);
+    let begin = modern.len();
+    for _ in 0..2 {
+        let direction = next_generation::Direction::Unknown;
+        let (bytes, comment, time_ns) = (&[0; 60][..], "", 5);
+        let record =
+            next_generation::PacketRecord { interface: 0, time_ns, bytes, original_len: 60, direction, comment };
+        next_generation::write_packet(&mut modern, &record);
+    }
+    for (file, begin, each) in [(&classic, 24, 76), (&modern, begin, (modern.len() - begin) / 2)] {
+        for len in 0..file.len() {
+            let mut reader = Reader::new(&file[..len], Path::new("in.pcap")).unwrap();
+            let (mut packet, mut read) = (Vec::new(), 0);
+            while reader.next_packet(&mut packet).unwrap().is_some() {
+                read += 1;
+            }
+            let is_at_boundary = len >= begin && (len - begin) % each == 0;
+            let is_between_blocks = file[0] == 0x0a && reader.end_note().is_none() && len < begin;
+            assert_eq!(reader.end_note().is_some(), !is_at_boundary && !is_between_blocks, "{len} bytes");
+            let whole = len.saturating_sub(begin) / each;
+            assert!((whole..=whole + usize::from(file[0] == 0x0a)).contains(&read), "{read} of {len} bytes");
+        }
+    }
+    let mut reader = Reader::new(&classic[..120], Path::new("in.pcap")).unwrap();
+    while reader.next_packet(&mut Vec::new()).unwrap().is_some() {}
+    let note = "the file breaks off at byte 120, within a packet (4 of 60 bytes); packets read before that: 1";
+    assert_eq!(reader.end_note(), Some(note));
+    assert_eq!(Reader::new(&[][..], Path::new("x")).unwrap().end_note(), Some("the file is empty"));
 }
 
 proptest! {
@@ -84,9 +124,12 @@ proptest! {
     /// For any bytes there is a result, no panic, and never more memory than one packet may take.
     #[test]
     fn any_bytes_are_survived(
-        head in prop::option::of(Just(capture(false, 0xa1b2_c3d4, 1, &[(1, 2, 4, 4, vec![0; 4])]))),
+        head in prop::option::of(prop_oneof![
+            Just(capture(false, 0xa1b2_c3d4, 1, &[(1, 2, 4, 4, vec![0; 4])])),
+            Just(modern_capture()),
+        ]),
         noise in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..200),
-        at in 0usize..60,
+        at in 0usize..200,
     ) {
         let mut file = head.unwrap_or_default();
         let at = at.min(file.len());
@@ -214,9 +257,26 @@ fn a_bad_capture_is_refused_at_the_start() {
     let mut file = std::fs::read(&path).unwrap();
     file.pop();
     std::fs::write(folder.path().join("cut.pcap"), file).unwrap();
+    std::fs::write(folder.path().join("empty.pcap"), "").unwrap();
+    // One that breaks off is played as far as it goes, and says so.
+    for (name, is_loop, packets, note) in [
+        ("cut.pcap", "false", 3, "cut.pcap: the file breaks off at byte 327, within a packet (59 of 60 bytes)"),
+        ("cut.pcap", "true", 3, "within a packet"),
+        ("empty.pcap", "false", 0, "empty.pcap: the file is empty"),
+    ] {
+        let keys = [("rx", name), ("loop", is_loop)];
+        let mut port = crate::open(&config(&folder, 1, &keys), &mut Pools::new(64)).unwrap();
+        assert!(port.notes()[0].contains(note), "{:?}", port.notes());
+        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        port.rx_queue(0).poll(&mut batch, &mut buffers, &mut tally);
+        assert!(if is_loop == "true" { batch.len() > packets } else { batch.len() == packets }, "{}", batch.len());
+        buffers.give_batch(&mut batch);
+    }
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
     for (keys, want) in [
-        (vec![("rx", "cut.pcap")], "packet 4 at byte 252: the file ends after 59 bytes of its bytes; expected 60"),
-        (vec![("rx", "cut.pcap"), ("loop", "true")], "packet 4 at byte 252"),
+        (vec![("rx", "pipe")], "pipe: this is not a file but a pipe or device"),
+        (vec![("tx", "pipe")], "pipe cannot be written: the pipe has no reader yet"),
         (vec![("rx", "none.pcap")], "none.pcap: cannot be read: No such file"),
         (vec![("rx", ".")], "directory"),
         (vec![("tx", "no/where.pcap")], "no/where.pcap cannot be written: No such file"),

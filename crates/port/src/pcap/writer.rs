@@ -1,39 +1,31 @@
 //! Writing classic capture files, in microseconds.
 
 use super::reader::{LINK_ETHERNET, MAGIC_MICROS, PACKET_HEADER, PACKET_MAX};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use super::sink::FileSink;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes a capture. Buffered data reaches the file when the buffer is full, at `flush` and `finish`, or on drop.
 #[derive(Debug)]
-pub struct Writer<W: Write = BufWriter<File>> {
+pub struct Writer<W: Write = FileSink> {
     sink: W,
+    /// The record under way, which goes to the sink in one call.
+    record: Vec<u8>,
 }
 
 impl Writer {
     /// Creates or truncates the file, and writes its header.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?))
+        Writer::new(FileSink::create(path)?)
     }
-}
 
-impl Writer {
     /// Appends to the file. One that does not exist or is empty gets its header at once.
     pub fn append(path: &Path) -> io::Result<Self> {
-        let file = File::options().append(true).create(true).open(path)?;
-        let is_empty = file.metadata()?.len() == 0;
-        let sink = BufWriter::with_capacity(1 << 16, file);
-        let mut writer = if is_empty { Writer::new(sink)? } else { Writer { sink } };
+        let sink = FileSink::append(path)?;
+        let is_empty = sink.file_len()? == 0;
+        let mut writer = if is_empty { Writer::new(sink)? } else { Writer { sink, record: Vec::new() } };
         writer.flush()?;
         Ok(writer)
-    }
-}
-
-impl Writer {
-    /// Whether it is a file whose writes wait for no reader.
-    pub fn is_regular_file(&self) -> bool {
-        self.sink.get_ref().metadata().is_ok_and(|meta| meta.is_file())
     }
 }
 
@@ -46,17 +38,21 @@ impl<W: Write> Writer<W> {
         header.extend([2, 0, 4, 0]);
         [0, 0, PACKET_MAX, LINK_ETHERNET].iter().for_each(|word: &u32| header.extend(word.to_le_bytes()));
         sink.write_all(&header)?;
-        Ok(Writer { sink })
+        Ok(Writer { sink, record: Vec::new() })
     }
 
     /// Writes a packet with time `time_ns` (since 1970). Nanoseconds are cut off; seconds beyond 2106 wrap.
+    ///
+    /// # Errors
+    /// If the sink does not take it; then nothing of it is written.
     pub fn write(&mut self, time_ns: u64, packet: &[u8]) -> io::Result<()> {
         let (seconds, micros) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000 / 1000);
         let words = [seconds as u32, micros as u32, packet.len() as u32, packet.len() as u32];
-        let mut header = [0; PACKET_HEADER];
-        header.as_chunks_mut().0.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
-        self.sink.write_all(&header)?;
-        self.sink.write_all(packet)
+        self.record.clear();
+        self.record.reserve(PACKET_HEADER + packet.len());
+        words.iter().for_each(|word| self.record.extend(word.to_le_bytes()));
+        self.record.extend_from_slice(packet);
+        self.sink.write_all(&self.record)
     }
 
     /// Passes buffered data to the system.
