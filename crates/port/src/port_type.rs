@@ -90,7 +90,8 @@ pub const PORT_TYPES: &[PortType] = &[
     },
     PortType {
         name: "af_xdp",
-        help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
+        help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports; the port takes all that \
+               the device receives, also what is meant for this host itself (ssh, say)",
         options: af_xdp::OPTIONS,
         ignores_other_options: false,
         capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
@@ -164,7 +165,10 @@ const DPDK_OPTIONS: &[OptionKey] = &[
     },
     OptionKey { key: "dpdk-devargs", help: "the same by OVS's name" },
     OptionKey::N_RXQ,
-    OptionKey { key: "n-txq", help: "transmit queues to ask for; PMDs beyond share them; default 4" },
+    OptionKey {
+        key: "n-txq",
+        help: "transmit queues to ask for; PMDs beyond share them; default 4, and n-rxq with net_tap",
+    },
 ];
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod sys;
 
 use crate::OptionKey;
 use crate::config::{MAX_QUEUES, Options};
-use crate::netdev::{NetDevice, failed};
+use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use bpf::sys::{Attached, Mode, SocketMap};
@@ -28,6 +28,7 @@ use queues::{XdpRx, XdpTx};
 use sluice_mem::{FramePool, FreeFrames, HeapPool};
 use sluice_sync::Versioned;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -135,7 +136,37 @@ fn open_device(options: &Options<'_>, pools: &mut Pools, mode: Option<Mode>) -> 
         tx: Vec::new(),
     };
     port.start(index).map_err(|(step, e)| failed(step, e))?;
+    port.notes.extend(own_traffic_note(name));
     Ok(Box::new(port))
+}
+
+/// What is to be said if this host uses the device itself: from now on it receives nothing there.
+fn own_traffic_note(device: &str) -> Option<String> {
+    let own = uses_of(device);
+    (!own.is_empty()).then(|| {
+        format!(
+            "device {device} has {}: all that it receives comes to this port now, and nothing to the host itself, which \
+             may cut you off; type af_packet leaves the host a copy, and bridges have a LOCAL port for its addresses",
+            own.join(" and ")
+        )
+    })
+}
+
+/// The addresses and routes of a device, those that every device has left out.
+fn uses_of(device: &str) -> Vec<String> {
+    let is_own = |address: &IpAddr| match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    let addresses = netdev::device_addresses().unwrap_or_default().remove(device).unwrap_or_default();
+    let addresses = addresses.into_iter().map(|(address, _)| address).filter(is_own);
+    let mut uses: Vec<String> = addresses.map(|address| format!("the address {address}")).collect();
+    // Source: proc(5); the first word of a line is the device. That of the thread: it may be in another namespace.
+    let routes = std::fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+    if routes.lines().any(|line| line.split_whitespace().next() == Some(device)) {
+        uses.push("a route".to_owned());
+    }
+    uses
 }
 
 impl Sockets {
