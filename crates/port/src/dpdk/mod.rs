@@ -52,7 +52,10 @@ pub enum DpdkError {
     NoDevice { devargs: String, reason: String },
     #[error("devargs \"{devargs}\": another port of this switch uses the device; each takes one of its own")]
     Busy { devargs: String },
-    #[error("devargs \"{devargs}\": cannot {step} the device: {reason}")]
+    #[error(
+        "devargs \"{devargs}\": cannot {step} the device: {reason}; the device may want other numbers of queues (n-rxq, option \
+         n-txq; net_tap wants as many of one as of the other), or another MTU"
+    )]
     Start { devargs: String, step: String, reason: String },
     #[error("devargs \"{devargs}\": n-rxq = {wanted}, but the device has {has} receive queues at most")]
     Queues { devargs: String, wanted: usize, has: u16 },
@@ -150,7 +153,14 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         .parse("n-txq", "1 to 64 transmit queues", |text| text.parse().ok().filter(|n| (1..=MAX_QUEUES).contains(n)))?;
     let failed = |e: DpdkError| OpenError::Dpdk { port: options.port(), reason: e.to_string() };
     let dpdk = pools.dpdk().map_err(failed)?;
-    Ok(Box::new(dpdk.open(devargs, n_rxq, n_txq.unwrap_or(DEFAULT_TXQ), mtu).map_err(failed)?))
+    let n_txq = n_txq.unwrap_or_else(|| usual_txq(devargs, n_rxq));
+    Ok(Box::new(dpdk.open(devargs, n_rxq, n_txq, mtu).map_err(failed)?))
+}
+
+/// Transmit queues to ask for if nothing is said. Source: DPDK drivers/net/tap/rte_eth_tap.c, `tap_dev_configure`, which
+/// refuses a device with unequal numbers of queues.
+fn usual_txq(devargs: &str, n_rxq: usize) -> usize {
+    if devargs.starts_with("net_tap") { n_rxq } else { DEFAULT_TXQ }
 }
 
 /// The part that a port's queues share.

@@ -3,13 +3,16 @@
  * Much of DPDK's fast path is inline functions in headers, and struct rte_mbuf's layout belongs to the library's build;
  * both stay on this side. Rust sees opaque pointers and `struct sluice_packet`.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 
 /* One packet, as both sides see it: a `Packet` of crate packet, written and read in place. */
@@ -32,8 +35,23 @@ struct sluice_port_info {
     uint8_t mac[6];
 };
 
-int sluice_eal_init(int argc, char **argv)
+/* Gets DPDK's log, a piece at a time. */
+static void (*log_line)(uint32_t level, const char *text, size_t len);
+
+static ssize_t write_log(void *cookie, const char *text, size_t len)
 {
+    (void) cookie;
+    log_line(rte_log_cur_msg_loglevel(), text, len);
+    return (ssize_t) len;
+}
+
+int sluice_eal_init(int argc, char **argv, void (*log)(uint32_t, const char *, size_t))
+{
+    FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t) { .write = write_log });
+    log_line = log;
+    if (stream) {
+        rte_openlog_stream(stream);
+    }
     return rte_eal_init(argc, argv) < 0 ? rte_errno : 0;
 }
 

@@ -28,7 +28,7 @@ struct RawInfo {
 }
 
 unsafe extern "C" {
-    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char, log: extern "C" fn(u32, *const c_char, usize)) -> c_int;
     fn sluice_strerror(err: c_int) -> *const c_char;
     fn sluice_pool_create(name: *const c_char, n: c_uint, room: u16) -> *mut c_void;
     fn sluice_pool_available(pool: *mut c_void) -> c_uint;
@@ -67,9 +67,25 @@ pub fn eal_init(args: &[String]) -> Result<(), c_int> {
     let argv = argv.leak();
     let argc = argv.len() as c_int - 1;
     // SAFETY: argv holds argc valid strings and a null, and is never freed.
-    match unsafe { sluice_eal_init(argc, argv.as_mut_ptr()) } {
+    match unsafe { sluice_eal_init(argc, argv.as_mut_ptr(), log) } {
         0 => Ok(()),
         err => Err(err),
+    }
+}
+
+/// Takes a piece of DPDK's log over into that of the process, where it is dated, has a level and a module, and goes where
+/// the other lines go.
+extern "C" fn log(level: u32, text: *const c_char, len: usize) {
+    // SAFETY: the shim hands on a buffer of that length, which lives as long as the call.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+    for line in String::from_utf8_lossy(text).lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        // Source: DPDK rte_log.h, RTE_LOG_ERR = 4, RTE_LOG_WARNING = 5, RTE_LOG_DEBUG = 8.
+        match level {
+            0..=4 => tracing::error!(target: "dpdk", "{line}"),
+            5 => tracing::warn!(target: "dpdk", "{line}"),
+            6 | 7 => tracing::info!(target: "dpdk", "{line}"),
+            _ => tracing::debug!(target: "dpdk", "{line}"),
+        }
     }
 }
 
