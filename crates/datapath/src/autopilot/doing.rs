@@ -13,6 +13,8 @@ pub enum Doing {
     Cruising,
     /// One arm is compared with the one in charge.
     Trying,
+    /// Load is too low to compare, or to gain from it.
+    LowLoad,
 }
 
 /// Why the arm in charge is in charge.

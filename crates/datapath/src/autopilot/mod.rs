@@ -8,6 +8,7 @@
 //! - Bad arms are tried ever more rarely, and a ledger keeps the cost of trials under 1 % of all cycles.
 //! - If sudden changes follow each other quickly, as when a sender tries to provoke tournaments, the safe arm takes
 //!   over and tournaments get rarer.
+//! - At low load nothing is tried, and nothing is said of costs ([`low_load`]).
 //! - Everything is counted in chunks of at least 256 packets and half a millisecond. A chunk with an interrupt in it is
 //!   one value of a median.
 //!
@@ -16,6 +17,7 @@
 mod doing;
 mod filling;
 mod ledger;
+mod low_load;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ pub(crate) use sample::Sample;
 
 use filling::Filling;
 use ledger::Ledger;
+use low_load::LowLoad;
 use sample::{Look, Usual};
 use tournament::{Next, Tournament};
 use trial::{Trial, Verdict};
@@ -93,6 +96,8 @@ enum Phase {
     Cruise { tournament_at: Option<u64> },
     /// Another arm is active, or the arm in charge again for comparison.
     Trial(Box<Trial>),
+    /// Load is low: the arm in charge is active, and nothing is measured.
+    LowLoad,
 }
 
 /// How the safe arm warms.
@@ -126,6 +131,7 @@ pub(crate) struct Autopilot {
     /// Chunks in a row that were hopeless.
     hopeless: u32,
     recirculates: bool,
+    load: LowLoad,
     ledger: Ledger,
     tournament_at: u64,
     tournaments_apart: u64,
@@ -174,6 +180,7 @@ impl Autopilot {
             was_surprised: false,
             hopeless: 0,
             recirculates: false,
+            load: LowLoad::default(),
             ledger: Ledger::new(ms as f64),
             tournament_at: now,
             tournaments_apart: TOURNAMENTS_MS.0 * ms,
@@ -210,9 +217,12 @@ impl Autopilot {
     #[cold]
     fn end_chunk(&mut self, now: u64) {
         let chunk = std::mem::take(&mut self.chunk);
-        self.chunk_began = now;
+        let elapsed = now.saturating_sub(std::mem::replace(&mut self.chunk_began, now));
         self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
+        if self.load.push(&chunk, elapsed) && self.arms.len() > 1 {
+            return self.rest();
+        }
         if chunk.sets_up_flows() {
             return self.wait_for_flows(now);
         }
@@ -231,6 +241,7 @@ impl Autopilot {
             Phase::Fill(filling) => self.fill(&chunk, filling, now),
             Phase::Cruise { tournament_at } => self.cruise(&chunk, tournament_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
+            Phase::LowLoad => self.resume(now),
         }
         if self.usual.is_known() {
             self.yardstick = self.usual.cost();
@@ -248,7 +259,29 @@ impl Autopilot {
                 self.active = self.in_charge;
                 self.phase = Phase::Cruise { tournament_at: None };
             }
-            Phase::Fill(_) | Phase::Cruise { .. } => {}
+            Phase::Fill(_) | Phase::Cruise { .. } | Phase::LowLoad => {}
+        }
+    }
+
+    /// Load is low: the arm that was in charge stays so, what was measured is forgotten, and what was tried is given up.
+    fn rest(&mut self) {
+        if matches!(self.phase, Phase::LowLoad) {
+            return;
+        }
+        (self.in_charge, self.active, self.phase) = (self.before, self.before, Phase::LowLoad);
+        self.arms.iter_mut().for_each(|arm| arm.measured = None);
+        (self.usual, self.yardstick) = (Usual::default(), f64::INFINITY);
+        (self.surprises, self.was_surprised, self.hopeless) = (0, false, 0);
+        if self.why == Why::Unsteady {
+            self.why = Why::Start;
+        }
+    }
+
+    /// Load is no longer low: the arms are compared if they never were, else the one in charge goes on.
+    fn resume(&mut self, now: u64) {
+        self.phase = Phase::Cruise { tournament_at: None };
+        if self.tournaments == 0 {
+            self.begin_tournament(now);
         }
     }
 

@@ -331,6 +331,70 @@ fn other_loads_are_not_taken_for_other_traffic() {
     assert_eq!(world.in_charge(), 1);
 }
 
+/// A slow port, as AF_PACKET at 50 Mbit/s: a burst costs system calls, whatever the arm, and has one to eight packets.
+fn run_slowly(world: &mut World, load: f64, cycles: u64) {
+    let end = world.now + cycles;
+    let arms = world.arms.clone();
+    while world.now < end {
+        world.burst = 1 + (world.random() * 8.0) as u64;
+        let (calls, noise) = (6000.0 / world.burst as f64, world.noise());
+        world.step(&arms.iter().map(|arm| plain(arm.hit + calls * noise)).collect::<Vec<_>>());
+        world.rate = load * HZ as f64 / (calls + arms[0].hit);
+        world.burst();
+    }
+    world.step(&arms);
+    (world.burst, world.rate) = (32, f64::INFINITY);
+}
+
+#[test]
+fn at_low_load_nothing_is_tried_and_nothing_claimed() {
+    for (load, noise) in [(0.005, 0.05), (0.05, 0.5), (0.15, 1.0)] {
+        let mut world = World::new(&[130.0, 300.0, 100.0, 90.0].map(plain));
+        world.noise = noise;
+        let ends = world.now + 120 * SECOND;
+        while world.now < ends {
+            run_slowly(&mut world, load, SECOND);
+            let autopilot = &world.autopilot;
+            assert_eq!((autopilot.active(), autopilot.in_charge(), autopilot.tournaments()), (SAFE, SAFE, 0), "{load}");
+            assert_ne!(autopilot.why(), Why::Unsteady, "steady traffic is not called changing");
+            assert_eq!(autopilot.regret_share(), 0.0);
+        }
+        assert_eq!(world.autopilot.doing(), Doing::LowLoad);
+        assert!(world.autopilot.arms.iter().all(|arm| arm.measured.is_none()), "no cost is claimed");
+        assert!((0..4).all(|arm| world.autopilot.next_trial(arm).is_none()));
+    }
+}
+
+#[test]
+fn what_was_found_under_load_stays_at_low_load_and_is_compared_again_later() {
+    let mut world = World::new(&[100.0, 70.0, 90.0].map(plain));
+    world.run(3 * SECOND);
+    let (tournaments, regret) = (world.autopilot.tournaments, world.autopilot.ledger.regret_share());
+    assert_eq!((world.in_charge(), world.autopilot.doing()), (1, Doing::Cruising));
+    for _ in 0..5 {
+        run_slowly(&mut world, 0.05, 20 * SECOND);
+        assert_eq!((world.in_charge(), world.autopilot.active(), world.autopilot.doing()), (1, 1, Doing::LowLoad));
+        world.run(SECOND);
+        assert_eq!((world.in_charge(), world.autopilot.doing() == Doing::LowLoad), (1, false));
+    }
+    assert!(world.autopilot.ledger.regret_share() <= regret.max(0.01));
+    assert_eq!(world.autopilot.tournaments, tournaments);
+    // Other traffic is noticed as soon as there is load.
+    run_slowly(&mut world, 0.05, 20 * SECOND);
+    world.step(&[100.0, 170.0, 60.0].map(plain));
+    world.run(5 * SECOND);
+    assert_eq!(world.in_charge(), 2);
+}
+
+#[test]
+fn a_load_that_begins_low_is_compared_once_it_is_not() {
+    let mut world = World::new(&[100.0, 70.0, 90.0].map(plain));
+    run_slowly(&mut world, 0.05, 20 * SECOND);
+    assert_eq!(world.autopilot.tournaments, 0);
+    world.run(3 * SECOND);
+    assert_eq!((world.in_charge(), world.autopilot.tournaments), (1, 1));
+}
+
 #[test]
 fn a_single_arm_flies() {
     let mut world = World::new(&[plain(100.0)]);

@@ -17,7 +17,7 @@ impl Autopilot {
 
     /// When an arm is due to be tried, TSC; `None` if it is in charge, or cannot be.
     pub fn next_trial(&self, arm: usize) -> Option<u64> {
-        let may = self.recirculates || !self.arms[arm].for_recirculation;
+        let may = !matches!(self.phase, Phase::LowLoad) && (self.recirculates || !self.arms[arm].for_recirculation);
         (may && arm != self.in_charge).then(|| self.arms[arm].next_trial)
     }
 
@@ -28,6 +28,7 @@ impl Autopilot {
             Phase::Tournament(..) => Doing::Comparing,
             Phase::Cruise { .. } => Doing::Cruising,
             Phase::Trial(_) => Doing::Trying,
+            Phase::LowLoad => Doing::LowLoad,
         }
     }
 

@@ -29,6 +29,9 @@ fn queue(out: &mut String, report: &AutopilotReport) {
         Doing::Trying => {
             let _ = writeln!(out, "    now: another arm is compared with it; {active} flies");
         }
+        Doing::LowLoad => {
+            return out.push_str("    now: load is low: no packet waits, so nothing is tried and nothing measured\n");
+        }
     }
     if report.arms.iter().all(|arm| arm.cost.is_none()) {
         return out.push_str("    too few packets so far\n");
@@ -122,6 +125,10 @@ pmd thread numa_id 0 core_id 3:
 ";
         let shown = |report| show(Thread::Pmd { numa: 0, core: 3 }, &[report], |report| format!("p{}", report.port.0));
         assert_eq!(shown(report.clone()), expected);
+        let low = AutopilotReport { doing: Doing::LowLoad, ..report.clone() };
+        assert!(shown(low).ends_with(
+            "side by side\n    now: load is low: no packet waits, so nothing is tried and nothing measured\n"
+        ));
         report.arms.iter_mut().for_each(|arm| arm.cost = None);
         assert!(shown(report).ends_with("flies\n    too few packets so far\n"));
     }
