@@ -208,9 +208,9 @@ fn what_is_wrong_is_told_in_one_line() {
     assert!(line.contains("bad.txt: line 7, column "), "{line}");
     let line = fails(&["--flows", &flows, "--in", &one, "--in", &one]);
     assert!(line.ends_with(": port 1 has a capture already"), "{line}");
-    std::fs::write(bench.at("cut.pcap"), &std::fs::read(bench.at("in1.pcap")).unwrap()[..20]).unwrap();
-    let line = fails(&["--flows", &flows, "--in", &format!("1={}", bench.at("cut.pcap"))]);
-    assert!(line.contains("cut.pcap: "), "{line}");
+    std::fs::write(bench.at("bad.pcap"), "no capture at all").unwrap();
+    let line = fails(&["--flows", &flows, "--in", &format!("1={}", bench.at("bad.pcap"))]);
+    assert!(line.contains("bad.pcap: the file begins with "), "{line}");
     for args in [
         &["--flows", &flows][..],
         &["--flows", &flows, "--in", "1"],
@@ -219,6 +219,59 @@ fn what_is_wrong_is_told_in_one_line() {
     ] {
         assert_eq!(sluice(&[&["replay", "--out-dir", &out], args].concat()).status.code(), Some(1), "{args:?}");
     }
+}
+
+#[test]
+fn captures_that_break_off_or_are_empty_are_replayed_as_far_as_they_go() {
+    let bench = Bench::new(&traffic().each_ref().map(Vec::as_slice));
+    let whole = std::fs::read(bench.at("in1.pcap")).unwrap();
+    std::fs::write(bench.at("cut.pcap"), &whole[..24 + 2 * (16 + 60) + 30]).unwrap();
+    std::fs::write(bench.at("empty.pcap"), "").unwrap();
+    let (flows, out) = (bench.at("flows.txt"), bench.at("out"));
+    let inputs = [format!("1={}", bench.at("cut.pcap")), format!("2={}", bench.at("empty.pcap"))];
+    let output =
+        sluice(&["replay", "--json", "--flows", &flows, "--out-dir", &out, "--in", &inputs[0], "--in", &inputs[1]]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["in"], serde_json::json!({"1": 2, "2": 0}));
+    assert!(
+        said.contains("warning: ") && said.contains("cut.pcap: the file breaks off at byte 206, within a packet"),
+        "{said}"
+    );
+    assert!(said.contains("empty.pcap: the file is empty"), "{said}");
+}
+
+#[test]
+fn ports_may_have_names() {
+    let bench = Bench::new(&traffic().each_ref().map(Vec::as_slice));
+    std::fs::write(bench.at("named.txt"), "in_port=up,udp,actions=output:down\nin_port=2,actions=in_port\n").unwrap();
+    let (flows, out) = (bench.at("named.txt"), bench.at("out"));
+    let inputs = ["up=in1.pcap", "2=in3.pcap", "down=in2.pcap"].map(|input| {
+        let (port, file) = input.split_once('=').unwrap();
+        format!("{port}={}", bench.at(file))
+    });
+    let mut args = vec!["replay", "--json", "--flows", &flows, "--out-dir", &out, "--access", "down=5"];
+    inputs.iter().for_each(|input| args.extend(["--in", input]));
+    let output = sluice(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The names get the numbers that are left: 1 and 3.
+    assert_eq!(summary["in"].as_object().unwrap().keys().collect::<Vec<_>>(), ["2", "down", "up"]);
+    let udp_in = traffic()[0].iter().filter(|(_, packet)| packet.get(12..14) == Some(&[8, 0])).count();
+    assert_eq!(read_capture(&bench.dir.path().join("out/down.pcap")).len(), udp_in);
+    let line = one_line_failure(&sluice(&[
+        "replay",
+        "--flows",
+        &flows,
+        "--out-dir",
+        &out,
+        "--in",
+        &inputs[0],
+        "--in",
+        &inputs[0],
+    ]));
+    assert!(line.ends_with(": port up has a capture already"), "{line}");
 }
 
 /// What left a port.

@@ -4,9 +4,11 @@ use super::capture::{self, Record};
 use crate::config::read_source;
 use anyhow::{Result, bail};
 use clap::builder::TypedValueParser;
-use sluice_flow::OfPort;
+use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::VlanMode;
 use sluice_vswitch::Sources;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -22,7 +24,8 @@ pub struct ReplayArgs {
     /// Meters that the rules use, one a line, in the syntax of ovs-ofctl add-meter
     #[arg(long, value_name = "FILE")]
     pub meters: Option<PathBuf>,
-    /// A port, by number or LOCAL, and the capture that it receives, which may be empty; give one for every port
+    /// A port and the capture that it receives, which may be empty; give one for every port. The port is a number, LOCAL,
+    /// or a name, by which rules may call it; ports with names get the numbers from 1 on that are left, in their order
     #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
     inputs: Vec<PortCapture>,
     /// Directory in which PORT.pcap is written for every port
@@ -71,8 +74,52 @@ fn number(limits: std::ops::RangeInclusive<i64>) -> impl TypedValueParser<Value 
 /// `PORT=FILE`.
 #[derive(Clone, Debug)]
 struct PortCapture {
-    ofport: u16,
+    port: GivenPort,
     path: PathBuf,
+}
+
+/// A port as it is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum GivenPort {
+    Number(u16),
+    Name(String),
+}
+
+impl GivenPort {
+    fn parse(text: &str) -> Option<Self> {
+        let number = if text == "LOCAL" { Some(OfPort::LOCAL.0) } else { text.parse().ok() };
+        match number {
+            Some(number) => (number != 0 && is_a_port(OfPort(number))).then_some(GivenPort::Number(number)),
+            // The name is that of a file, too, and what begins with a digit is meant as a number.
+            None => {
+                let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                    && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+                is_name.then(|| GivenPort::Name(text.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for GivenPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GivenPort::Number(number) => write!(f, "{}", PortNames::NONE.display(OfPort(*number))),
+            GivenPort::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A port of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayPort {
+    /// Its OpenFlow number.
+    pub ofport: u16,
+    /// What it is called in files and in the summary: its name if it was given one, else its number.
+    pub label: String,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+    /// Its VLANs.
+    pub vlan: VlanMode,
 }
 
 fn is_a_port(port: OfPort) -> bool {
@@ -83,20 +130,17 @@ impl FromStr for PortCapture {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected PORT=FILE.pcap with an OpenFlow port number from 1 to 65279, or LOCAL";
+        let expected = "expected PORT=FILE.pcap with an OpenFlow port number from 1 to 65279, LOCAL, or a name";
         let (port, path) = text.split_once('=').ok_or(expected)?;
-        let ofport = if port == "LOCAL" { OfPort::LOCAL.0 } else { port.parse().map_err(|_| expected)? };
-        if ofport == 0 || !is_a_port(OfPort(ofport)) || path.is_empty() {
-            return Err(expected.into());
-        }
-        Ok(PortCapture { ofport, path: path.into() })
+        let port = GivenPort::parse(port).filter(|_| !path.is_empty()).ok_or(expected)?;
+        Ok(PortCapture { port, path: path.into() })
     }
 }
 
 /// `PORT=VLAN,…`.
 #[derive(Clone, Debug)]
 struct PortVlans {
-    ofport: u16,
+    port: GivenPort,
     vlans: Vec<u16>,
 }
 
@@ -106,10 +150,10 @@ impl FromStr for PortVlans {
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected PORT=VLAN with VLANs from 0 to 4095";
         let (port, vlans) = text.split_once('=').ok_or(expected)?;
-        let ofport: u16 = port.parse().map_err(|_| expected)?;
+        let port = GivenPort::parse(port).ok_or(expected)?;
         let vlan = |v: &str| v.parse().ok().filter(|v| *v < 4096).ok_or(expected);
         let vlans: Vec<u16> = vlans.split(',').map(vlan).collect::<Result<_, _>>()?;
-        Ok(PortVlans { ofport, vlans })
+        Ok(PortVlans { port, vlans })
     }
 }
 
@@ -118,11 +162,11 @@ impl ReplayArgs {
     ///
     /// # Errors
     /// If an access port is given several.
-    pub(super) fn vlan_mode(&self, ofport: u16) -> Result<VlanMode> {
-        let of = |list: &[PortVlans]| list.iter().find(|p| p.ofport == ofport).map(|p| p.vlans.clone());
+    fn vlan_mode(&self, port: &GivenPort) -> Result<VlanMode> {
+        let of = |list: &[PortVlans]| list.iter().find(|vlans| vlans.port == *port).map(|vlans| vlans.vlans.clone());
         let tag = match of(&self.access).as_deref() {
             Some([vlan]) => Some(*vlan),
-            Some(_) => bail!("--access {ofport}: an access port has one VLAN"),
+            Some(_) => bail!("--access {port}: an access port has one VLAN"),
             None => None,
         };
         Ok(VlanMode::of(tag, &of(&self.trunks).unwrap_or_default()))
@@ -141,19 +185,37 @@ impl ReplayArgs {
         })
     }
 
-    /// The packets that each port receives, by port number.
+    /// The packets that each port receives, by port number. A capture that breaks off is read as far as it goes, with a
+    /// warning.
     ///
     /// # Errors
-    /// If a port is declared twice, or a capture cannot be read whole.
-    pub(super) fn captures(&self) -> Result<Vec<(u16, Vec<Record>)>> {
-        let mut captures = Vec::new();
-        for input in &self.inputs {
-            if captures.iter().any(|(ofport, _)| *ofport == input.ofport) {
-                bail!("--in {}={}: port {} has a capture already", input.ofport, input.path.display(), input.ofport);
+    /// If a port is declared twice, or a capture cannot be read.
+    pub(super) fn captures(&self) -> Result<Vec<(ReplayPort, Vec<Record>)>> {
+        let mut captures: Vec<(ReplayPort, Vec<Record>)> = Vec::new();
+        let numbers = self.inputs.iter().map(|input| match input.port {
+            GivenPort::Number(number) => Some(number),
+            GivenPort::Name(_) => None,
+        });
+        let given: BTreeSet<u16> = numbers.flatten().collect();
+        let mut free = (1..).filter(|number| !given.contains(number));
+        for PortCapture { port, path } in &self.inputs {
+            let label = port.to_string();
+            if captures.iter().any(|(other, _)| other.label == label) {
+                bail!("--in {label}={}: port {label} has a capture already", path.display());
             }
-            captures.push((input.ofport, capture::read(&input.path)?));
+            let (ofport, name) = match port {
+                GivenPort::Number(number) => (*number, None),
+                GivenPort::Name(name) => {
+                    (free.next().expect("invariant: fewer ports than numbers"), Some(name.clone()))
+                }
+            };
+            let (records, note) = capture::read(path)?;
+            if let Some(note) = note {
+                eprintln!("sluice: warning: {}: {note}", path.display());
+            }
+            captures.push((ReplayPort { ofport, label, name, vlan: self.vlan_mode(port)? }, records));
         }
-        captures.sort_by_key(|(ofport, _)| *ofport);
+        captures.sort_by_key(|(port, _)| port.ofport);
         Ok(captures)
     }
 }

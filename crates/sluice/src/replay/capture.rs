@@ -22,18 +22,18 @@ impl Record {
     }
 }
 
-/// Reads a capture.
+/// Reads a capture as far as it goes, and says where it breaks off if it does.
 ///
 /// # Errors
-/// If it is none, or breaks off.
-pub fn read(path: &Path) -> Result<Vec<Record>> {
+/// If it is none.
+pub fn read(path: &Path) -> Result<(Vec<Record>, Option<String>)> {
     let mut reader = Reader::open(path)?;
     let (mut records, mut bytes) = (Vec::new(), Vec::new());
     while let Some(record) = reader.next_packet(&mut bytes)? {
         let is_cut = record.original_len as usize > bytes.len();
         records.push(Record { time_ns: record.time_ns, bytes: bytes.clone(), is_cut });
     }
-    Ok(records)
+    Ok((records, reader.end_note().map(str::to_owned)))
 }
 
 /// Writes packets in their order.

@@ -10,6 +10,8 @@ mod capture;
 mod port;
 mod summary;
 
+use arguments::ReplayPort;
+
 pub use arguments::ReplayArgs;
 
 use crate::text::megaflows::dpctl_line;
@@ -18,7 +20,7 @@ use capture::Record;
 use port::Wire;
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::{Arm, Config};
-use sluice_flow::{OfPort, PortNames, VlanLimit};
+use sluice_flow::{OfPort, VlanLimit};
 use sluice_port::Pools;
 use sluice_vswitch::{Assembly, Bridge, Port};
 use std::sync::Arc;
@@ -42,6 +44,7 @@ const MAX_IDLE_MS: u64 = sluice_ofproto::DEFAULT_MAX_IDLE_MS;
 
 /// A capture and the port it is received on.
 struct Input {
+    port: ReplayPort,
     wire: Arc<Wire>,
     records: Vec<Record>,
 }
@@ -69,7 +72,7 @@ pub fn replay(args: &ReplayArgs) -> Result<String> {
 
     std::fs::create_dir_all(&args.out_dir).with_context(|| format!("{}: cannot be made", args.out_dir.display()))?;
     for input in &bench.inputs {
-        let path = args.out_dir.join(format!("{}.pcap", PortNames::NONE.display(OfPort(input.wire.ofport))));
+        let path = args.out_dir.join(format!("{}.pcap", input.port.label));
         capture::write(&path, &input.wire.sent()).with_context(|| format!("{}: cannot be written", path.display()))?;
     }
     if let Some(path) = &args.megaflows {
@@ -83,9 +86,13 @@ pub fn replay(args: &ReplayArgs) -> Result<String> {
     Ok(if args.json { summary.json() } else { summary.text() })
 }
 
-/// What the port of that OpenFlow number is called.
-fn port_name(ofport: u16) -> String {
-    if ofport == OfPort::LOCAL.0 { BRIDGE.to_owned() } else { format!("p{ofport}") }
+/// What a port is called.
+fn port_name(port: &ReplayPort) -> String {
+    match &port.name {
+        Some(name) => name.clone(),
+        None if port.ofport == OfPort::LOCAL.0 => BRIDGE.to_owned(),
+        None => format!("p{}", port.ofport),
+    }
 }
 
 impl Bench {
@@ -106,17 +113,17 @@ impl Bench {
         let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
         let bridge = Bridge::new(BRIDGE);
         assembly.create_bridge(&bridge, began_ms)?;
-        if captures.iter().all(|(ofport, _)| *ofport != OfPort::LOCAL.0) {
+        if captures.iter().all(|(port, _)| port.ofport != OfPort::LOCAL.0) {
             assembly.add_bare_local_port(BRIDGE)?;
         }
         let pool = assembly.pool(longest.max(port::FRAME_SIZE_MIN))?;
         let mut inputs = Vec::new();
-        for (ofport, records) in captures {
-            let wire = Arc::new(Wire::new(ofport, args.queues));
-            let port =
-                Port { vlan: args.vlan_mode(ofport)?, ..Port::new(&port_name(ofport), "replay").numbered(ofport) };
-            assembly.attach_port(BRIDGE, &port, Box::new(port::WirePort::new(&wire, pool.clone())))?;
-            inputs.push(Input { wire, records });
+        for (port, records) in captures {
+            let wire = Arc::new(Wire::new(port.ofport, args.queues));
+            let desired = Port::new(&port_name(&port), "replay").numbered(port.ofport);
+            let desired = Port { vlan: port.vlan.clone(), ..desired };
+            assembly.attach_port(BRIDGE, &desired, Box::new(port::WirePort::new(&wire, pool.clone())))?;
+            inputs.push(Input { port, wire, records });
         }
         assembly.load_sources(BRIDGE, &args.sources()?, began_ms)?;
         let revalidated_epoch = assembly.ofproto().epoch();
@@ -202,7 +209,7 @@ impl Bench {
     fn megaflows(&self, now_ms: u64) -> String {
         let mut names = DatapathPortNames::default();
         for input in &self.inputs {
-            names.insert(PortNo(input.wire.ofport.into()), &port_name(input.wire.ofport));
+            names.insert(PortNo(input.wire.ofport.into()), &port_name(&input.port));
         }
         let lines = self.assembly.datapath().flows();
         let lines = lines.iter().map(|flow| dpctl_line(flow, flow.flow.stats, true, &names, now_ms) + "\n");

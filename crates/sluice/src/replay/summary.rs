@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 /// The summary of a replay.
 pub struct Summary {
     /// Packets received and sent, by port.
-    ports: Vec<(u16, u64, u64)>,
+    ports: Vec<(String, u64, u64)>,
     totals: Snapshot,
     rules: Vec<RuleLine>,
     megaflows: usize,
@@ -50,7 +50,7 @@ impl Summary {
         totals.conserved()?;
         let ports = bench.inputs.iter().map(|input| {
             let (received, sent) = input.wire.counts();
-            (input.wire.ofport, received, sent)
+            (input.port.label.clone(), received, sent)
         });
         let rules = bench.assembly.ofproto().rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
         let rules = rules.iter().map(|entry| {
@@ -73,7 +73,7 @@ impl Summary {
 
     /// For people.
     pub fn text(&self) -> String {
-        let by_port = |of: fn(&(u16, u64, u64)) -> u64| {
+        let by_port = |of: fn(&(String, u64, u64)) -> u64| {
             let all: u64 = self.ports.iter().map(of).sum();
             let each: Vec<_> = self.ports.iter().map(|port| format!("port {}: {}", port.0, of(port))).collect();
             format!("{all} ({})", each.join(", "))
@@ -92,8 +92,8 @@ impl Summary {
 
     /// For programs.
     pub fn json(&self) -> String {
-        let by_port = |of: fn(&(u16, u64, u64)) -> u64| {
-            self.ports.iter().map(|port| (port.0.to_string(), of(port).into())).collect::<Map<String, Value>>()
+        let by_port = |of: fn(&(String, u64, u64)) -> u64| {
+            self.ports.iter().map(|port| (port.0.clone(), of(port).into())).collect::<Map<String, Value>>()
         };
         let counters: Map<String, Value> =
             SHOWN.iter().map(|c| (c.name().to_owned(), self.totals[*c].into())).collect();
