@@ -32,14 +32,20 @@ the_hosts_talk() {
     stop
 }
 
+# An option that only another configuration mends ends the start, its key or its value.
+for wrong in 'mode = "fast"' 'moed = "native"'; do
+    printf '%s\n' "p1 tap" "wrong af_xdp options = { $wrong }" | configure
+    ahead ip netns exec "$s" "$sluice" run "$dir/switch.toml" > "$dir/out" 2> "$dir/log" && fail "$wrong was taken"
+    tail -1 "$dir/log" | grep -q '^sluice: .*\(mode = "fast": expected native, generic or auto\|moed\)' ||
+        fail "$wrong is not refused in one line: $(tail -1 "$dir/log")"
+done
+
 with_ports << 'PORTS'
-wrong af_xdp options = { mode = "fast" }
 gone af_packet options = { device = "none0" }
 held af_xdp options = { device = "p3" }
 busy af_xdp options = { device = "p3" }
 lib dpdk options = { devargs = "net_null0" }
 PORTS
-refused wrong 'mode = "fast": expected native, generic or auto$'
 refused gone 'device none0: find it: No such device (os error 19); expected a device of this network namespace; `ip link` lists them$'
 refused busy 'device p3: .* busy (os error 16); something else uses the device$'
 refused lib '.*build with `cargo build --release --features dpdk`$'
@@ -58,4 +64,4 @@ refused raw 'device p3: .*Operation not permitted (os error 1); it takes the cap
 the_hosts_talk
 
 remove_namespaces
-echo "six ports that cannot be had, and two hosts that talk nevertheless"
+echo "five ports that cannot be had, and two hosts that talk nevertheless"

@@ -32,7 +32,7 @@ pub fn save(switch: &Switch, rundir: &Path) -> Result<()> {
     fs::create_dir(&unfinished).with_context(|| unfinished.display().to_string())?;
     fs::write(unfinished.join(VERSION_FILE), format!("{VERSION}\n")).context(VERSION_FILE)?;
     for bridge in switch.ofproto().bridges() {
-        let Sources { meters, groups, rules } = switch.tables(&bridge.name)?;
+        let Sources { meters, groups, rules, .. } = switch.tables(&bridge.name)?;
         for (kind, source) in [("meters", meters), ("groups", groups), ("flows", rules)] {
             let file = file_of(&unfinished, &bridge.name, kind);
             let text = source.map(|source| source.text).unwrap_or_default();
@@ -104,7 +104,7 @@ fn read(directory: &Path, bridge: &str) -> Result<Option<Sources>> {
         }
     };
     let Some(rules) = source("flows")? else { return Ok(None) };
-    Ok(Some(Sources { meters: source("meters")?, groups: source("groups")?, rules: Some(rules) }))
+    Ok(Some(Sources { meters: source("meters")?, groups: source("groups")?, rules: Some(rules), keeps_rules: false }))
 }
 
 fn file_of(directory: &Path, bridge: &str, kind: &str) -> PathBuf {

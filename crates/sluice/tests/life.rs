@@ -471,7 +471,8 @@ fn reload_applies_what_changed_and_leaves_the_rest() {
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 2);
 
     std::fs::write(daemon.dir.path().join("f"), "udp,actions=output:3\n").unwrap();
-    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: rules replaced\n");
+    let said = daemon.ctl(&["sluice/reload"]);
+    assert!(said.starts_with("br0: rules replaced, and 1 removed that the file never listed ("), "{said}");
     daemon.wait_for(&["dpctl/show", "-s"], |text| !text.split("more").nth(1).unwrap().contains("TX packets:0 "));
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 1);
 
@@ -485,6 +486,37 @@ fn reload_applies_what_changed_and_leaves_the_rest() {
     // Nothing of a configuration that is wrong is applied.
     assert!(daemon.ctl(&["dpif/show"]).contains("more 3/3"));
     assert_eq!(daemon.signal("TERM").code, Some(0));
+}
+
+#[test]
+fn reload_keeps_rules_of_others_if_it_is_told_to() {
+    let ports = port("gen", 1, "generator", "options = { rate = 1000 }") + &port("sink", 2, "null", "");
+    let config = PMD.to_owned() + &bridge("br0", "f") + "keep-rules = true\n" + &ports;
+    let first = "udp,actions=output:2\nicmp,actions=drop\npriority=7,ip,actions=drop\n";
+    let daemon = Daemon::start_with(&config, &[("f", first)]);
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim() != "0");
+    daemon.ctl(&["bridge/add-flow", "br0", "tcp,actions=drop"]);
+    std::fs::write(
+        daemon.dir.path().join("f"),
+        "udp,actions=output:2\npriority=7,ip,actions=output:2\narp,actions=drop\n",
+    )
+    .unwrap();
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: rules replaced\n");
+    let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
+    for (rule, is_there) in [
+        ("tcp actions=drop", true),
+        ("icmp actions=drop", false),
+        ("arp actions=drop", true),
+        ("priority=7,ip actions=output:2", true),
+        ("udp actions=output:2", true),
+    ] {
+        assert_eq!(rules.contains(rule), is_there, "{rule}: {rules}");
+    }
+    // What is listed as before is as before, with its counters.
+    assert!(!rules.lines().any(|line| line.contains("udp") && line.contains("n_packets=0,")), "{rules}");
+    std::fs::write(daemon.dir.path().join("f"), "udp,actions=output:2\n\nudp,actions=output:70000\n").unwrap();
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("f: line 3"), "{error}");
 }
 
 #[test]

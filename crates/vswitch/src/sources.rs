@@ -9,11 +9,11 @@ use crate::desired::{Source, Sources};
 use crate::error::Error;
 use groups::Groups;
 use meters::Meters;
-use rules::Rules;
+use rules::{RuleKey, Rules};
 use sluice_flow::PortNames;
 use sluice_ofp::{BUCKET_ALL, GroupCommand, GroupMod, MeterCommand, MeterMod};
 use sluice_ofproto::{BundleChange, Ofproto};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What tables hold: a kind of it.
@@ -24,7 +24,10 @@ pub enum SourceKind {
     /// Groups.
     Groups,
     /// Rules.
-    Rules,
+    Rules {
+        /// How many went that no source had listed: commands, controllers or packets had added them.
+        removed: usize,
+    },
 }
 
 /// What the text of a bridge's sources says.
@@ -33,6 +36,7 @@ pub struct ParsedSources {
     meters: Option<Meters>,
     groups: Option<Groups>,
     rules: Option<Rules>,
+    keeps_rules: bool,
 }
 
 /// What was loaded last.
@@ -41,6 +45,8 @@ pub(crate) struct Loaded {
     meters: Listed,
     groups: Listed,
     rules: Option<Arc<str>>,
+    /// Those that it lists.
+    listed: Arc<HashMap<RuleKey, u64>>,
 }
 
 /// A text, and the numbers of what it lists. A source that is not there lists nothing.
@@ -60,6 +66,7 @@ impl ParsedSources {
             meters: sources.meters.as_ref().map(Meters::parse).transpose()?,
             groups: sources.groups.as_ref().map(|source| Groups::parse(source, ports)).transpose()?,
             rules: sources.rules.as_ref().map(|source| Rules::parse(source, ports)).transpose()?,
+            keeps_rules: sources.keeps_rules,
         })
     }
 
@@ -69,6 +76,7 @@ impl ParsedSources {
             meters: self.meters.as_ref().map_or_else(Listed::default, |m| listed(&m.source.text, m.ids())),
             groups: self.groups.as_ref().map_or_else(Listed::default, |g| listed(&g.source.text, g.ids())),
             rules: self.rules.as_ref().map(|rules| Arc::clone(&rules.source.text)),
+            listed: Arc::default(),
         }
     }
 
@@ -83,7 +91,7 @@ impl ParsedSources {
     ) -> Result<(Loaded, Vec<SourceKind>), Error> {
         let is_first = last.is_none();
         let last = last.cloned().unwrap_or_default();
-        let now = self.loaded();
+        let mut now = self.loaded();
         let mut kinds = Vec::new();
         if now.meters != last.meters {
             self.meters.as_ref().map_or(Ok(()), |meters| meters.load(ofproto, bridge, now_ms))?;
@@ -96,12 +104,19 @@ impl ParsedSources {
         if let Some(rules) = &self.rules
             && now.rules != last.rules
         {
+            now.listed = Arc::new(rules.listed());
+            let mut removed = 0;
             if is_first {
                 rules.add(ofproto, bridge, now_ms)?;
+            } else if self.keeps_rules {
+                rules.merge(ofproto, bridge, &last.listed, now_ms)?;
             } else {
+                removed = rules.strangers(ofproto, bridge, &last.listed)?;
                 rules.replace(ofproto, bridge, now_ms)?;
             }
-            kinds.push(SourceKind::Rules);
+            kinds.push(SourceKind::Rules { removed });
+        } else {
+            now.listed = Arc::clone(&last.listed);
         }
         let gone = last.groups.ids.difference(&now.groups.ids).map(|id| BundleChange::Group(delete_group(*id)));
         ofproto.ordered_bundle(bridge, gone, None, now_ms).map_err(|(_, error)| error)?;

@@ -87,7 +87,7 @@ pub struct Usage {
 
 impl Switch {
     /// Opens ports and loads rules. No thread runs yet, so that root can be left in between. A port that cannot be
-    /// opened is logged and tried again.
+    /// opened is logged and tried again, unless its options are wrong.
     ///
     /// # Errors
     /// If the state cannot be, rules are wrong or refused, or memory is short.
@@ -117,7 +117,13 @@ impl Switch {
         let Setup { assembly, state } = &mut *setup;
         let sources = assembly.parse_sources(bridge)?;
         assembly.create_bridge(bridge, self.now_ms())?;
-        assembly.add_ports(bridge).iter().for_each(|failure| tracing::error!("{}", failure.error));
+        for failure in assembly.add_ports(bridge) {
+            // Only another configuration would help: as fatal as an option that is not known.
+            if failure.error.is_of_configuration() {
+                return Err(failure.error);
+            }
+            tracing::error!("{}", failure.error);
+        }
         assembly.load(&bridge.name, &sources, self.now_ms())?;
         state.bridges.push(bridge.clone());
         Ok(())

@@ -99,7 +99,7 @@ fn a_step_that_fails_is_taken_again() {
         assert!(errors(&outcomes)[0].contains("no such group"), "{outcomes:?}");
     }
     let outcomes = reconfigure(&switch, &[port("a")], "ip,actions=drop");
-    assert_eq!(outcomes[0].loaded, [SourceKind::Rules]);
+    assert_eq!(outcomes[0].loaded, [SourceKind::Rules { removed: 0 }]);
     // Text that cannot be read changes nothing, ports neither.
     let error = switch.reconfigure(&state(&[port("b")], "actions=\n\nnonsense")).unwrap_err().to_string();
     assert!(error.starts_with("rules: line "), "{error}");

@@ -20,6 +20,9 @@ pub struct Bridge {
     /// Its rules, in ovs-ofctl syntax.
     #[serde(default)]
     pub flows: Option<PathBuf>,
+    /// Whether a reload keeps rules that the file never listed.
+    #[serde(default)]
+    pub keep_rules: bool,
     /// Its groups, in ovs-ofctl syntax.
     #[serde(default)]
     pub groups: Option<PathBuf>,

@@ -35,7 +35,12 @@ impl Config {
 
     fn sources(&self, bridge: &Bridge) -> Result<Sources, ConfigError> {
         let read = |file: &Option<PathBuf>| file.as_ref().map(|file| read_source(&self.resolve(file))).transpose();
-        Ok(Sources { meters: read(&bridge.meters)?, groups: read(&bridge.groups)?, rules: read(&bridge.flows)? })
+        Ok(Sources {
+            meters: read(&bridge.meters)?,
+            groups: read(&bridge.groups)?,
+            rules: read(&bridge.flows)?,
+            keeps_rules: bridge.keep_rules,
+        })
     }
 
     /// Checks what the file says, the files that it names aside.

@@ -182,6 +182,7 @@ impl ReplayArgs {
             meters: maybe(&self.meters)?,
             groups: maybe(&self.groups)?,
             rules: Some(read_source(&self.flows)?),
+            keeps_rules: false,
         })
     }
 

@@ -34,7 +34,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         Change::SetBundleIdleTimeout(_) => "bundles: the idle timeout changed".to_owned(),
         Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
         Change::SetSources { bridge, .. } => {
-            let replaced = |kind: &SourceKind| format!("{bridge}: {} replaced", source_name(*kind));
+            let replaced = |kind: &SourceKind| format!("{bridge}: {}", loaded(*kind));
             return outcome.loaded.iter().map(replaced).collect();
         }
     };
@@ -49,11 +49,15 @@ pub fn failure(change: &Change, error: &str) -> String {
     }
 }
 
-fn source_name(kind: SourceKind) -> &'static str {
+fn loaded(kind: SourceKind) -> String {
     match kind {
-        SourceKind::Meters => "meters",
-        SourceKind::Groups => "groups",
-        SourceKind::Rules => "rules",
+        SourceKind::Meters => "meters replaced".to_owned(),
+        SourceKind::Groups => "groups replaced".to_owned(),
+        SourceKind::Rules { removed: 0 } => "rules replaced".to_owned(),
+        SourceKind::Rules { removed } => format!(
+            "rules replaced, and {removed} removed that the file never listed (commands, controllers or packets had \
+             added them; keep-rules = true keeps such rules)"
+        ),
     }
 }
 
@@ -84,7 +88,12 @@ mod tests {
         assert_eq!(lines(&outcome(cores, &[])), ["switch.pmd-cores: PMDs are as listed now"]);
         let sources = Change::SetSources { bridge: "br0".into(), sources: Sources::default() };
         assert_eq!(failure(&sources, "f: line 3: wrong"), "br0: f: line 3: wrong");
-        let both = [SourceKind::Groups, SourceKind::Rules];
-        assert_eq!(lines(&outcome(sources, &both)), ["br0: groups replaced", "br0: rules replaced"]);
+        let both = [SourceKind::Groups, SourceKind::Rules { removed: 0 }];
+        assert_eq!(lines(&outcome(sources.clone(), &both)), ["br0: groups replaced", "br0: rules replaced"]);
+        let removed = lines(&outcome(sources, &[SourceKind::Rules { removed: 3 }]));
+        assert!(
+            removed[0].starts_with("br0: rules replaced, and 3 removed that the file never listed ("),
+            "{removed:?}"
+        );
     }
 }

@@ -119,7 +119,7 @@ fn any_source() -> impl Strategy<Value = Option<Source>> {
 
 fn any_bridge() -> impl Strategy<Value = Bridge> {
     let sources = (any_source(), any_source(), any_source());
-    let sources = sources.prop_map(|(meters, groups, rules)| Sources { meters, groups, rules });
+    let sources = sources.prop_map(|(meters, groups, rules)| Sources { meters, groups, rules, keeps_rules: false });
     let controllers = vec("unix:/[cd]", 0..3);
     ("br[0-2]", any::<bool>(), 1..3u64, controllers, sources, vec(any_port(), 0..4)).prop_map(
         |(name, has_local, age, controllers, sources, mut ports)| {

@@ -54,6 +54,8 @@ pub struct Sources {
     pub groups: Option<Source>,
     /// Its rules.
     pub rules: Option<Source>,
+    /// Whether rules that came from elsewhere stay when other rules are loaded.
+    pub keeps_rules: bool,
 }
 
 /// Text that has been read, and where from.

@@ -29,7 +29,7 @@ impl Switch {
             _ = writeln!(rules, "{}", line(&entry).display(&PortNames::NONE));
         }
         let source = |text| Some(Source::new(format!("tables of {bridge}"), text));
-        Ok(Sources { meters: source(meters), groups: source(groups), rules: source(rules) })
+        Ok(Sources { meters: source(meters), groups: source(groups), rules: source(rules), keeps_rules: false })
     }
 
     /// Makes the tables of a bridge hold what a switch before this one had in them, and nothing else. A later
