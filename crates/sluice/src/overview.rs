@@ -17,7 +17,7 @@ pub fn overview(switch: &Switch) -> Overview {
     let names = switch.datapath_names();
     let pmds = switch.datapath().pmds();
     let megaflows = pmds.iter().map(|pmd| pmd.megaflows).max().unwrap_or(0);
-    let ports = switch.datapath().ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
+    let port = |PortReport { number, info, stats, is_up, fates, .. }| PortRow {
         name: names.display(number).to_string(),
         kind: info.kind.to_owned(),
         is_up,
@@ -25,8 +25,10 @@ pub fn overview(switch: &Switch) -> Overview {
         rx_bytes: stats.rx_bytes,
         tx_packets: stats.tx_packets,
         tx_bytes: stats.tx_bytes,
-        dropped: stats.rx_dropped + stats.tx_dropped,
-    });
+        dropped: stats.rx_missed + fates.dropped_in_all(),
+    };
+    let ports: Vec<PortRow> = switch.datapath().ports().into_iter().map(port).collect();
+    let sum = |of: fn(&PortRow) -> u64| ports.iter().map(of).sum();
     let queues = switch.datapath().autopilots().into_iter().flat_map(|(_, reports)| reports).map(|report| QueueRow {
         port: names.display(report.port).to_string(),
         queue: report.queue,
@@ -36,9 +38,9 @@ pub fn overview(switch: &Switch) -> Overview {
     });
     Overview {
         totals: Totals {
-            received: totals[Counter::Received],
-            sent: totals[Counter::Sent],
-            dropped: totals.dropped_in_all(),
+            received: sum(|port| port.rx_packets),
+            sent: sum(|port| port.tx_packets),
+            dropped: sum(|port| port.dropped),
             passes: totals[Counter::Passes],
             emc_hits: totals[Counter::EmcHits],
             smc_hits: totals[Counter::SmcHits],
@@ -47,7 +49,7 @@ pub fn overview(switch: &Switch) -> Overview {
             upcalls: totals[Counter::Upcalls],
             busy_cycles: totals[Counter::BusyCycles],
         },
-        ports: ports.collect(),
+        ports,
         queues: queues.collect(),
         pmds: pmds
             .iter()

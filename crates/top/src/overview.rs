@@ -19,14 +19,14 @@ pub struct Overview {
     pub busiest: Vec<FlowRow>,
 }
 
-/// The counters of sluice-fate, by their names.
+/// What the ports have counted in all, and counters of sluice-fate by their names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Packets received.
+    /// Packets received: the sum over the ports, as the next two.
     pub received: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets dropped, for whatever reason.
+    /// Packets dropped, for whatever reason; those that the switch made itself are left out.
     pub dropped: u64,
     /// Lookups: a packet has one, and one more each time it is recirculated.
     pub passes: u64,
@@ -61,7 +61,7 @@ pub struct PortRow {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Packets that the port itself dropped, on their way in or out.
+    /// Packets that came by the port and were dropped, by whatever and for whatever reason, and those that the port missed.
     pub dropped: u64,
 }
 
