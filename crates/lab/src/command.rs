@@ -180,7 +180,13 @@ fn list() -> Result<()> {
     for experiment in EXPERIMENTS {
         let obstacle = experiment.obstacle().map(|why| format!(" (not here: {why})")).unwrap_or_default();
         println!("{:<12} {}{obstacle}", experiment.name(), experiment.about());
+        println!("{:<12} needs {}", "", experiment.needs());
     }
+    println!("{:<12} Which rate does a switch carry with a traffic profile (RFC 2544)?", "search");
+    println!(
+        "{:<12} needs a profile, such as examples/profiles/seed.json; root for ports of another switch (--ports)",
+        ""
+    );
     Ok(())
 }
 

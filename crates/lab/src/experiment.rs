@@ -18,6 +18,11 @@ pub trait Experiment: Sync {
         None
     }
 
+    /// What it needs, in words for `sluice lab list`.
+    fn needs(&self) -> &'static str {
+        "two cores; no privileges"
+    }
+
     /// Where its thread is kept meanwhile.
     fn bound(&self) -> Bound {
         Bound::ToLast

@@ -35,5 +35,6 @@ mod stat;
 mod svg;
 mod switch;
 mod text;
+mod verdicts;
 
 pub use command::{LabArgs, run};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 
 /// Where Sluice loses by a record.
-fn of(record: &Record) -> Vec<Loss> {
+pub(crate) fn of(record: &Record) -> Vec<Loss> {
     named(&record.experiment).map(|e| e.losses(&record.findings.points)).unwrap_or_default()
 }
 

@@ -3,11 +3,13 @@
 use crate::losses;
 use crate::record::{Record, Table};
 use crate::text::{repetitions, size, table};
+use crate::verdicts;
 use std::fmt::Write;
 
 /// Records as Markdown.
 pub fn markdown(records: &[Record]) -> String {
-    let mut out = String::from("# Lab report\n");
+    let verdicts = verdicts::table(records);
+    let mut out = format!("# Lab report\n\n## {}\n\n{}\n\n{}", verdicts.title, verdicts::LEAD, table(&verdicts));
     for record in records {
         let _ = write!(out, "\n## {}\n\n{}\n\n", record.experiment, record.about);
         let _ = writeln!(
@@ -21,6 +23,9 @@ pub fn markdown(records: &[Record]) -> String {
         );
         record.noise.iter().for_each(|why| out += &format!("**{why}**\n\n"));
         record.findings.notes.iter().for_each(|note| out += &format!("- {note}\n"));
+        for figure in record.findings.figures.iter().filter(|figure| figure.chart.is_empty()) {
+            let _ = writeln!(out, "- {}: not measured in this run", figure.title);
+        }
         for t in &record.findings.tables {
             let _ = write!(out, "\n### {}\n\n{}", t.title, table(t));
         }

@@ -32,6 +32,18 @@ pub struct Record {
     pub noise: Vec<String>,
 }
 
+impl Chart {
+    /// Whether nothing of it was measured.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Chart::Lines { series, .. } => series.iter().all(|series| series.points.is_empty()),
+            Chart::Areas { at, .. } => at.is_empty(),
+            Chart::Bars { bars, .. } => bars.is_empty(),
+            Chart::Histogram { bins, .. } => bins.iter().all(|(_, _, n)| *n == 0),
+        }
+    }
+}
+
 /// The form of records that this version writes.
 pub const FORMAT: &str = "sluice-lab-1";
 

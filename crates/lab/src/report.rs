@@ -7,6 +7,7 @@ use crate::markdown::markdown;
 use crate::record::{Figure, Record, Table};
 use crate::svg::{self, escape};
 use crate::text;
+use crate::verdicts;
 use anyhow::{Result, ensure};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ const PAGE_STYLE: &str = include_str!("report.css");
 /// What the page may load: nothing; it brings its style along.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// Said in the place of a plot that would be empty.
+const NOT_MEASURED: &str = "not measured in this run";
+
 /// Writes `report.html`, `report.md` and the pictures of every record that lies in `dir` as JSON. Returns the page.
 ///
 /// # Errors
@@ -24,7 +28,7 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
     let records = read_all(dir)?;
     ensure!(!records.is_empty(), "{}: expected records of experiments, such as subtables.json", dir.display());
     for record in &records {
-        for (i, figure) in record.findings.figures.iter().enumerate() {
+        for (i, figure) in record.findings.figures.iter().enumerate().filter(|(_, figure)| !figure.chart.is_empty()) {
             put(&dir.join(format!("{}-{}.svg", record.experiment, i + 1)), &svg::document(figure))?;
         }
     }
@@ -47,7 +51,12 @@ fn page(records: &[Record]) -> String {
         let name = escape(&record.experiment);
         let _ = write!(out, "<a href='#{name}'>{name}</a> ");
     }
+    out = out.replacen("<nav>", "<nav><a href='#verdicts'>verdicts</a> ", 1);
     out += "<a href='#losses'>losses</a> <a href='#machine'>machine</a></nav></header>\n<main>\n";
+    let verdicts = verdicts::table(records);
+    let _ = writeln!(out, "<section id='verdicts'><h2>{}</h2>\n<p class='lead'>{}</p>", verdicts.title, verdicts::LEAD);
+    table(&mut out, &Table { title: format!("{} experiments", verdicts.rows.len()), ..verdicts });
+    out += "</section>\n";
     records.iter().for_each(|record| section(&mut out, record));
     let lost = losses::table(records);
     let _ = writeln!(out, "<section id='losses'><h2>{}</h2>", lost.title);
@@ -92,6 +101,10 @@ fn section(out: &mut String, record: &Record) {
 }
 
 fn figure(out: &mut String, figure: &Figure) {
+    if figure.chart.is_empty() {
+        let _ = writeln!(out, "<p class='unmeasured'>{}: {NOT_MEASURED}</p>", escape(&figure.title));
+        return;
+    }
     let _ = write!(
         out,
         "<figure><h3>{}</h3>\n{}<figcaption>{}</figcaption></figure>\n",
@@ -110,7 +123,7 @@ fn table(out: &mut String, table: &Table) {
     let _ = write!(
         out,
         "<details{}><summary>{}</summary><div class='wide'><table><thead>{}</thead><tbody>\n{body}</tbody></table></div></details>\n",
-        if table.rows.len() <= 12 { " open" } else { "" },
+        if table.rows.len() <= 16 { " open" } else { "" },
         escape(&table.title),
         row("th", &table.columns)
     );

@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use crate::record::{Axis, Chart, FORMAT, Figure, Findings, Record, Series, Size, Table};
 use crate::sheet::Sheet;
 use crate::text::number;
-use crate::{command, files, noise, report, switch};
+use crate::{command, files, noise, report, switch, text};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sluice_trafficgen::search::{self, Config, Search, TrialKind};
@@ -180,6 +180,15 @@ impl Under {
     }
 }
 
+/// What takes the time of a search.
+const BISECTION: &str = "each limit of loss takes trials that halve the distance between what passed and what failed";
+
+/// How long a search takes at most, if its validations pass: a sniff and a trial for each halving, for each limit.
+fn most_seconds(args: &SearchArgs) -> f64 {
+    let halvings = (1.0 / args.granularity.max(1e-9)).log2().ceil() + 1.0;
+    args.warmup + args.loss.len() as f64 * (halvings * (args.sniff + args.search) + args.validation)
+}
+
 /// Runs trial after trial, keeping the state after each.
 fn trials(
     state: &mut State,
@@ -189,6 +198,7 @@ fn trials(
     stop: &AtomicBool,
 ) -> Result<()> {
     let progress = Progress::on_stderr();
+    progress.say(&format!("a search of {} at most: {}", text::span(most_seconds(args)), BISECTION));
     progress.show(state.search.progress());
     let mut is_warm = args.warmup == 0.0;
     while let Some(next) = state.search.next_trial() {
@@ -263,8 +273,13 @@ fn row(state: &State, i: usize) -> Vec<String> {
 }
 
 fn answers(state: &State) -> Table {
+    let max = state.search.config().max_rate_pps;
     let row = |answer: search::Answer| {
         let rate = match answer.rate_pps {
+            // No trial failed there: the switch may carry more.
+            Some(rate) if rate >= max => {
+                format!("{:.4} Mpps, which is the given maximum: it may carry more (--max-rate)", rate / 1e6)
+            }
             Some(rate) => format!("{:.4} Mpps", rate / 1e6),
             None if answer.is_final => "none".to_owned(),
             None => "not known yet".to_owned(),

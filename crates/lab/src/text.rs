@@ -59,6 +59,15 @@ pub fn table(table: &Table) -> String {
     line(&table.columns) + &line(&rule) + &table.rows.iter().map(|row| line(row)).collect::<String>()
 }
 
+/// A time, coarsely: `40 seconds`, `12 minutes`, `3 hours`.
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} seconds"),
+        s if s < 7200.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{:.1} hours", s / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -195,4 +195,10 @@ fn what_is_wrong_is_said_in_a_line() {
     }
     let (list, _) = text(&lab(&["list"]).output().unwrap());
     assert!(list.lines().any(|line| line.starts_with("subtables ")), "{list}");
+    let lines: Vec<&str> = list.lines().collect();
+    for pair in lines.chunks(2) {
+        assert!(pair[1].trim_start().starts_with("needs "), "{} does not say what it needs: {list}", pair[0]);
+    }
+    let peer = lines.iter().position(|line| line.starts_with("peer ")).unwrap();
+    assert!(lines[peer + 1].contains("root") && lines[peer + 1].contains("openvswitch-switch-dpdk"), "{list}");
 }

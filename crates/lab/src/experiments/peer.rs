@@ -57,6 +57,10 @@ impl Experiment for Peer {
         (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned())
     }
 
+    fn needs(&self) -> &'static str {
+        "root, two cores, 5 GiB of free memory for huge pages, packages openvswitch-switch-dpdk and dpdk, a build with DPDK"
+    }
+
     fn bound(&self) -> Bound {
         Bound::Nowhere
     }

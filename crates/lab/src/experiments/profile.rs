@@ -19,15 +19,15 @@ const SETTINGS: &[Setting] = &[setting::SEARCH, setting::EMC, setting::SMC, sett
 
 /// What the seeds' profilers said: where, which of our stages that is, percent of the cycles.
 const SEEDS: [(&str, &str, f64); 9] = [
-    ("001, 20 subtables of 100 rules, no EMC: dpcls_lookup", "subtables", 53.6),
-    ("001: of that, netdev_flow_key_hash_in_mask", "subtables", 39.3),
-    ("001: of that, dpcls_rule_matches_key", "subtables", 7.1),
-    ("004, SMC, 100 flows: miniflow_extract", "parse", 20.78),
-    ("004: dp_netdev_input__", "emc, smc", 20.21),
-    ("004: dpcls_rule_matches_key", "smc", 15.85),
-    ("004: i40e_recv_pkts_vec, netdev_dpdk_rxq_recv", "rx", 12.36),
-    ("004: i40e_xmit_fixed_burst_vec", "tx", 8.97),
-    ("004: dp_execute_cb, non_atomic_ullong_add", "act", 6.32),
+    ("20 subtables of 100 rules, no EMC: dpcls_lookup", "subtables", 53.6),
+    ("of that, netdev_flow_key_hash_in_mask", "subtables", 39.3),
+    ("of that, dpcls_rule_matches_key", "subtables", 7.1),
+    ("SMC, 100 flows: miniflow_extract", "parse", 20.78),
+    ("SMC: dp_netdev_input__", "emc, smc", 20.21),
+    ("SMC: dpcls_rule_matches_key", "smc", 15.85),
+    ("SMC: i40e_recv_pkts_vec, netdev_dpdk_rxq_recv", "rx", 12.36),
+    ("SMC: i40e_xmit_fixed_burst_vec", "tx", 8.97),
+    ("SMC: dp_execute_cb, non_atomic_ullong_add", "act", 6.32),
 ];
 
 impl Experiment for Profile {
@@ -55,7 +55,7 @@ impl Experiment for Profile {
             "The clock is read between stages, once a batch; cycles are the whole with those reads, some more than without."
                 .to_owned(),
         );
-        notes.push("rx is the generator that writes the frames; a NIC's driver stands there in the seeds.".to_owned());
+        notes.push("rx is the generator that writes the frames; a NIC's driver stands there in the published profiles of Open vSwitch.".to_owned());
         Ok(Findings {
             tables: vec![table(&points), seeds()],
             figures: points.iter().map(figure).collect(),
@@ -115,8 +115,8 @@ fn seeds() -> Table {
     let row =
         |(place, stage, percent): (&str, &str, f64)| vec![place.to_owned(), stage.to_owned(), format!("{percent} %")];
     Table {
-        title: "What the seeds' profilers said of Open vSwitch".to_owned(),
-        columns: ["seed and function", "stage here", "share"].map(str::to_owned).to_vec(),
+        title: "What published profiles of Open vSwitch say".to_owned(),
+        columns: ["set-up and function", "stage here", "share"].map(str::to_owned).to_vec(),
         rows: SEEDS.map(row).to_vec(),
     }
 }

@@ -155,6 +155,18 @@ impl Drop for Daemon {
     }
 }
 
+/// A program in a network namespace of its own, so that the devices of a switch that runs on this machine and those of the
+/// experiment do not meet. Where that cannot be (it takes root), in this one.
+fn apart(program: &str) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    // It becomes the program: the process id is the program's.
+    command.args(["--net", "--", program]);
+    command
+}
+
 /// Runs a program to its end; what it printed.
 fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();

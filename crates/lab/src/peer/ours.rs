@@ -1,6 +1,6 @@
 //! This switch, on the peer's ports.
 
-use super::{Daemon, Directory, HugePages, MEMORY_MIB, SETTLE, Workload, output, perf};
+use super::{Daemon, Directory, HugePages, MEMORY_MIB, SETTLE, Workload, apart, output, perf};
 use crate::grid::Subject;
 use crate::rig::Sample;
 use anyhow::Result;
@@ -36,7 +36,7 @@ impl Subject for Ours {
         let file = dir.0.join("switch.toml");
         std::fs::write(&file, config)?;
         let program = std::env::current_exe()?;
-        let mut switch = Daemon::start(Command::new(program).arg("run").arg(&file), &log)?;
+        let mut switch = Daemon::start(apart(&program.display().to_string()).arg("run").arg(&file), &log)?;
         switch.wait_for(&ctl, &log)?;
         std::thread::sleep(SETTLE);
         let appctl = |args: &[&str]| output(Command::new("ovs-appctl").arg("-t").arg(&ctl).args(args));

@@ -1,7 +1,7 @@
 //! Debian's Open vSwitch with DPDK, with a database and sockets of its own.
 
 use super::{
-    Daemon, Directory, HugePages, MEMORY_MIB, OVS_CONFIGS, OvsConfig, PATIENCE, SETTLE, Workload, output, perf,
+    Daemon, Directory, HugePages, MEMORY_MIB, OVS_CONFIGS, OvsConfig, PATIENCE, SETTLE, Workload, apart, output, perf,
 };
 use crate::grid::Subject;
 use crate::rig::Sample;
@@ -58,13 +58,13 @@ impl Running {
         let directory = Directory::make()?;
         let log = directory.0.join("log");
         let path = |name: &str| directory.0.join(name).display().to_string();
-        let command = |program: &str| {
-            let mut command = Command::new(program);
+        let with_dirs = |mut command: Command| {
             ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"].iter().for_each(|key| {
                 command.env(key, &directory.0);
             });
             command
         };
+        let command = |program: &str| with_dirs(Command::new(program));
         output(command("ovsdb-tool").args(["create", &path("conf.db"), SCHEMA]))?;
         let remote = format!("--remote=punix:{}", path("db.sock"));
         let mut database = Daemon::start(command("ovsdb-server").args([&path("conf.db"), &remote]), &log)?;
@@ -82,12 +82,17 @@ impl Running {
             &format!("other_config:dpdk-socket-mem={MEMORY_MIB}"),
             "other_config:dpdk-lcore-mask=0x1",
             "other_config:pmd-cpu-mask=0x2",
-            "other_config:dpdk-extra=\"--no-pci --iova-mode=va\"",
+            // A name of its own for what DPDK keeps on disk: another process with DPDK may run.
+            &format!(
+                "other_config:dpdk-extra=\"--no-pci --iova-mode=va --file-prefix=sluice-lab-{}\"",
+                std::process::id()
+            ),
             &format!("other_config:emc-insert-inv-prob={}", config.emc_insert_inv_prob),
             &format!("other_config:smc-enable={}", config.smc),
         ])?;
         let unixctl = format!("--unixctl={}", path("ctl"));
-        let mut switch = Daemon::start(command(VSWITCHD).args([&format!("unix:{}", path("db.sock")), &unixctl]), &log)?;
+        let mut switch =
+            Daemon::start(with_dirs(apart(VSWITCHD)).args([&format!("unix:{}", path("db.sock")), &unixctl]), &log)?;
         switch.wait_for(&directory.0.join("ctl"), &log)?;
         vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail-mode=secure"])?;
         output(command("ovs-ofctl").args(["add-flows", &format!("unix:{}", path("br0.mgmt")), rules]))?;

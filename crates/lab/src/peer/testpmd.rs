@@ -1,12 +1,12 @@
 //! DPDK's testpmd forwarding between the same ports: what the ports alone cost.
 
-use super::{HugePages, MEMORY_MIB, PATIENCE, SETTLE, Workload};
+use super::{HugePages, MEMORY_MIB, PATIENCE, SETTLE, Workload, apart};
 use crate::grid::Subject;
 use crate::rig::{CYCLES, MPPS, Sample};
 use crate::stat::Stat;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// testpmd.
@@ -16,7 +16,7 @@ impl Subject for Testpmd {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let _pages = HugePages::reserve()?;
         let [input, output] = self.0.devices();
-        let mut child = Command::new("dpdk-testpmd")
+        let mut child = apart("dpdk-testpmd")
             .args(["-l", "0,1", "--no-pci", "--iova-mode=va", "--in-memory", "--socket-mem", &MEMORY_MIB.to_string()])
             .args([
                 "--vdev",
@@ -67,6 +67,7 @@ fn rate(line: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     /// What testpmd prints of two ports in a second, after one in which it has only started.
     const PRINTED: &str = "echo '  Rx-pps:            0          Rx-bps:            0'

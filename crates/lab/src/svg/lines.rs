@@ -6,13 +6,19 @@ use crate::record::{Axis, Series};
 /// Half the width of an error bar's ends.
 const CAP: f64 = 3.0;
 
+/// How far apart series stand whose points have the same place, and all of them at most.
+const APART: f64 = 2.0 * CAP + 1.0;
+const APART_IN_ALL: f64 = 36.0;
+
 /// An error bar is drawn up to this factor above the highest point.
 const BAR_MAX: f64 = 1.2;
 
 pub fn draw(canvas: &mut Canvas, x: &Axis, y: &Axis, series: &[Series]) {
     let (left, right, top, bottom) = Canvas::frame();
     let all = || series.iter().flat_map(|s| &s.points);
-    let across = Scale::new(all().map(|p| p[0]), x.log, (left + 6.0, right - 6.0));
+    let apart = APART.min(APART_IN_ALL / series.len().max(1) as f64);
+    let margin = 6.0 + apart * series.len().saturating_sub(1) as f64 / 2.0;
+    let across = Scale::new(all().map(|p| p[0]), x.log, (left + margin, right - margin));
     // An error bar may leave the picture: one stalled repetition must not flatten all the rest.
     let highest = all().map(|p| p[1]).fold(0.0, f64::max);
     let values = all().flat_map(|p| [p[1], p[2].min(p[1]), p[3].min(highest * BAR_MAX)]);
@@ -21,7 +27,9 @@ pub fn draw(canvas: &mut Canvas, x: &Axis, y: &Axis, series: &[Series]) {
     canvas.x_axis(&across, x);
     for (i, line) in series.iter().enumerate() {
         let (stroke, colour) = (stroke(i), i % COLOURS);
-        let at = |p: &[f64; 4]| (across.place(p[0]), up.place(p[1]));
+        // Beside each other, or one error bar would hide the others.
+        let aside = apart * (i as f64 - (series.len() as f64 - 1.0) / 2.0);
+        let at = |p: &[f64; 4]| (across.place(p[0]) + aside, up.place(p[1]));
         let path: Vec<String> = line.points.iter().map(|p| format!("{:.1} {:.1}", at(p).0, at(p).1)).collect();
         if path.len() > 1 {
             canvas.put(format_args!("<path class='line {stroke}' d='M{}'/>", path.join("L")));
