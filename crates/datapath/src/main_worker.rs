@@ -1,5 +1,7 @@
 //! The main worker's loop: it serves the queues of which poll(2) says that they have packets, and sleeps otherwise.
 //!
+//! A PMD all of whose queues can be waited for sleeps in the same way once it has been idle for a while (`thread.rs`).
+//!
 //! A host whose ports are all devices of the kernel thus burns no core. While packets come the worker does not sleep: it
 //! serves the queues that gave some until they are empty, in batches and as fairly as a PMD.
 
@@ -34,17 +36,17 @@ pub(crate) fn run(pmd: &mut Pmd) {
 }
 
 /// Sleeps until a queue has packets, there is a command, or something may be due.
-fn sleep(pmd: &mut Pmd) {
+pub(crate) fn sleep(pmd: &mut Pmd) {
     let began = tsc::now();
     let real_ms = sluice_clock::real_ms();
     let shared = std::sync::Arc::clone(&pmd.shared);
-    let Some(bell) = shared.bell() else { return };
     let mut waited_for = Vec::with_capacity(pmd.rxqs_mut().len() + 1);
-    waited_for.push(PollFd::new(bell, PollFlags::IN));
+    waited_for.push(PollFd::new(shared.bell(), PollFlags::IN));
     let mut until = if pmd.holds_nothing() { IDLE_SLEEP_MAX } else { SLEEP_MAX };
     for rxq in pmd.rxqs_mut() {
         match (rxq.wait.muted_ms(real_ms), rxq.queue.readiness()) {
             (None, Some(descriptor)) => waited_for.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN)),
+            (_, None) if rxq.queue.exhausted() => {}
             (muted, _) => until = until.min(Duration::from_millis(muted.unwrap_or(MUTE_MS))),
         }
     }

@@ -210,6 +210,12 @@ impl Pmd {
         self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
     }
 
+    /// Whether it has queues, and a descriptor tells of packets of each that may still give some.
+    pub fn can_be_woken(&self) -> bool {
+        let tells = |rxq: &Rxq| rxq.queue.readiness().is_some() || rxq.queue.exhausted();
+        self.has_rxqs() && self.rxqs.iter().all(tells)
+    }
+
     /// Whether there is a queue to poll.
     pub fn has_rxqs(&self) -> bool {
         !self.rxqs.is_empty()

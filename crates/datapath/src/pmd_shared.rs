@@ -24,8 +24,8 @@ pub(crate) struct PmdShared {
     pub core: Option<usize>,
     pub stats: PmdStats,
     mailbox: MessageQueue<PmdCommand>,
-    /// Wakes the main worker. PMDs poll their mailboxes.
-    bell: Option<OwnedFd>,
+    /// Wakes its thread if that sleeps until something happens.
+    bell: OwnedFd,
     pub gauges: Gauges,
     /// What it is doing.
     pub progress: Progress,
@@ -57,7 +57,7 @@ pub(crate) struct Gauges {
 impl PmdShared {
     pub fn new(pmd: usize, core: Option<usize>, sleep_max_us: u32) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = if core.is_none() { Some(rustix::event::eventfd(0, flags)?) } else { None };
+        let bell = rustix::event::eventfd(0, flags)?;
         Ok(PmdShared {
             pmd,
             core,
@@ -101,22 +101,18 @@ impl PmdShared {
 
     /// Wakes its thread if that sleeps in poll(2).
     pub fn wake(&self) {
-        if let Some(bell) = &self.bell {
-            // It fails only if it was rung very often and not heard; then it is ringing.
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-        }
+        // It fails only if it was rung very often and not heard; then it is ringing.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// The descriptor that is readable after [`PmdShared::wake`], of the main worker.
-    pub fn bell(&self) -> Option<&OwnedFd> {
-        self.bell.as_ref()
+    /// The descriptor that is readable after [`PmdShared::wake`].
+    pub fn bell(&self) -> &OwnedFd {
+        &self.bell
     }
 
     /// Makes the bell's descriptor unreadable until it is rung again.
     pub fn silence_bell(&self) {
-        if let Some(bell) = &self.bell {
-            let _ = rustix::io::read(bell, &mut [0; 8]);
-        }
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     pub fn rxqs(&self) -> MutexGuard<'_, Vec<Arc<RxqLoad>>> {

@@ -67,13 +67,22 @@ fn list(cores: &CpuSet) -> String {
     (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).map(|core| core.to_string()).collect::<Vec<_>>().join(", ")
 }
 
+/// Idle iterations in a row after which a PMD sleeps until a packet comes, if all its queues can be waited for: some
+/// milliseconds. Packets that come meanwhile wait in their device's queue, so none is lost; the first one after the
+/// silence waits for the thread to wake, some ten microseconds.
+const AWAKE_FOR: u32 = 1 << 14;
+
 fn run(pmd: &mut Pmd) {
     pmd.wake();
-    let mut sleep_us = 0;
+    let (mut sleep_us, mut idle) = (0, 0_u32);
     while !pmd.shared.stop.load(Relaxed) {
         let sleep_max_us = pmd.shared.sleep_max_us.load(Relaxed);
         let fullest = pmd.run_once(sluice_clock::now_ms());
-        if fullest >= SLEEP_BELOW {
+        idle = if fullest == 0 { idle.saturating_add(1) } else { 0 };
+        if idle > AWAKE_FOR && pmd.can_be_woken() {
+            pmd.shared.exhausted.store(pmd.is_exhausted(), Relaxed);
+            main_worker::sleep(pmd);
+        } else if fullest >= SLEEP_BELOW {
             sleep_us = 0;
         } else if !pmd.has_rxqs() {
             sleep(pmd, NOTHING_TO_POLL);

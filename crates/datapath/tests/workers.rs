@@ -180,6 +180,40 @@ fn a_host_without_polled_ports_burns_no_core() {
     assert_eq!(datapath.totals().conserved(), Ok(()));
 }
 
+/// A PMD on a core, whose port a thread can wait for, as those of a configuration file: it sleeps when it is idle, and
+/// neither packets nor commands wait for the end of its sleep.
+#[test]
+fn an_idle_pmd_whose_ports_can_be_waited_for_burns_no_core() {
+    let pool = pool(1024);
+    let (datapath, _) = datapath(Config { cores: vec![0], ..Config::default() });
+    let ports = [waited_for(2, 32, &pool), waited_for(1, 32, &pool)];
+    let (feeders, sent) = (ports[0].feeders(), ports[1].sent());
+    for (number, port) in [1, 9].into_iter().zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    datapath.start().unwrap();
+    assert_eq!(cores(&datapath), [Some(0)]);
+    for round in 1..=5 {
+        // Idle iterations end: a PMD that polls makes thousands of them in the time between two looks.
+        let mut last = datapath.totals()[Counter::IdleIterations];
+        wait_until("it sleeps", || {
+            std::thread::sleep(Duration::from_millis(300));
+            let now = datapath.totals()[Counter::IdleIterations];
+            now - std::mem::replace(&mut last, now) <= 4
+        });
+        (0..300).for_each(|tag| feeders[tag as usize % 2].push(packet(tag as u16 % 7 + 10, tag)));
+        wait_until("all packets are sent", || sent.lock().unwrap().len() == 300 * round);
+        datapath.quiesce();
+    }
+    // A port that must be polled keeps it awake.
+    let polled = polled(1, 32, &pool);
+    datapath.add_port(PortNo(10), Box::new(polled)).unwrap();
+    let before = datapath.totals()[Counter::IdleIterations];
+    wait_until("it polls", || datapath.totals()[Counter::IdleIterations] > before + 100_000);
+    datapath.stop();
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+}
+
 #[test]
 fn a_pmd_exists_while_there_is_a_queue_to_poll() {
     let pool = pool(1024);
