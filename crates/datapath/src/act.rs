@@ -8,13 +8,15 @@
 //! are equal.
 
 use crate::action_context::ActionContext;
-use crate::answers::Answer;
+use crate::answers::{Answer, Followed};
 use crate::batch::Batch;
+use crate::capture::Cause;
 use crate::compose::{Composer, Replay};
 use crate::context::Context;
 use crate::execute::Executor;
 use crate::tx::{TxPorts, TxSlot};
-use sluice_action::Action;
+use crate::{CaptureVerdict, CapturedFlow};
+use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_packet::{BATCH_MAX, Packet};
@@ -46,6 +48,13 @@ pub(crate) fn act<'g>(
     let plans = plan_and_count(&executor.tx, batch, context);
     let plans = &plans[..batch.packets.len()];
     let Some(first) = plans.first() else { return false };
+    if context.taps.is_some() {
+        show_to_taps(batch, plans, context);
+        if !executor.tx.is_holding() && plans.iter().all(|plan| plan.0 < Plan::RECIRCULATE.0) {
+            act_one_by_one(executor, composer, batch, plans, context);
+            return false;
+        }
+    }
     let differing = plans.iter().fold(0, |bits, plan| bits | plan.0 ^ first.0);
     let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) >= Plan::RECIRCULATE.0;
     if executes || executor.tx.is_holding() {
@@ -65,7 +74,7 @@ pub(crate) fn act<'g>(
     for (packet, plan) in batch.packets.drain(..).zip(plans) {
         match plan.step() {
             Step::Send(slot) => executor.tx.push(slot, packet, context),
-            Step::Drop(reason) => context.discard(packet, reason),
+            Step::Drop(reason) => context.discard_untapped(packet, reason),
             Step::Recirculate | Step::Execute => unreachable!("every packet of this batch ends here: checked above"),
         }
     }
@@ -119,6 +128,31 @@ impl Plan {
         } else {
             Step::Drop(DropReason::ALL[(self.0 - Plan::DROPS) as usize])
         }
+    }
+}
+
+/// Shows captures the packets that have been looked up, with what they follow.
+#[cold]
+fn show_to_taps(batch: &Batch<'_, '_>, plans: &[Plan], context: &mut Context<'_, '_>) {
+    let Some(taps) = &mut context.taps else { return };
+    for (i, packet) in batch.packets.iter().enumerate() {
+        let (mut flow, mut verdict) = (batch.hits[i].map(CapturedFlow::of), CaptureVerdict::Actions);
+        if batch.missed.contains(i) && flow.is_none() {
+            match batch.answers.of(i) {
+                Answer::Follow(Followed { actions, xcache, no_output, .. }) => {
+                    flow = Some(CapturedFlow { matched: None, actions: actions.clone(), xcache: xcache.clone() });
+                    if actions.is_empty() || matches!(actions[..], [Action::Drop]) {
+                        verdict = CaptureVerdict::Dropped(*no_output);
+                    }
+                }
+                Answer::Lost(reason) => verdict = CaptureVerdict::Dropped(*reason),
+            }
+        }
+        if let Step::Drop(reason) = plans[i].step() {
+            verdict = CaptureVerdict::Dropped(reason);
+        }
+        let cause = Cause { in_port: PortNo(batch.keys[i].in_port()), flow };
+        taps.looked_up(packet, &batch.keys[i], verdict, cause);
     }
 }
 

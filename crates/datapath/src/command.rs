@@ -1,6 +1,7 @@
 //! Commands from control threads to a PMD.
 
 use crate::caches::Caches;
+use crate::capture::Tap;
 use crate::load::RxqLoad;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, MissBudget, Settings};
@@ -37,6 +38,10 @@ pub(crate) enum PmdCommand {
     Execute(PacketOut),
     /// Let misses cost this much.
     SetMissBudget(MissBudget),
+    /// Copy packets for a capture.
+    AddTap(Tap),
+    /// Copy no more packets for this capture, and return its tap.
+    RemoveTap { id: u64, into: Sender<Option<Tap>> },
     /// Answer once all queues were found empty.
     Quiesce(Sender<()>),
 }

@@ -1,5 +1,6 @@
 //! What every stage works with.
 
+use crate::capture::Taps;
 use crate::stage_cycles::StageClock;
 use sluice_action::FlowId;
 use sluice_fate::{DropReason, Tally};
@@ -18,6 +19,8 @@ pub(crate) struct Context<'a, 'g> {
     pub buffers: &'a mut Buffers,
     pub tally: &'a mut Tally,
     pub clock: &'a mut StageClock,
+    /// Captures, if there are any.
+    pub taps: Option<&'a mut Taps>,
     pub now_ms: u64,
     /// How many tags are read of a packet whose key is extracted again.
     pub vlan_limit: VlanLimit,
@@ -34,6 +37,7 @@ impl<'g> Context<'_, 'g> {
             buffers: self.buffers,
             tally,
             clock: self.clock,
+            taps: self.taps.as_deref_mut(),
             now_ms: self.now_ms,
             vlan_limit: self.vlan_limit,
         }
@@ -48,6 +52,15 @@ impl<'g> Context<'_, 'g> {
     /// Drops a packet for `reason`.
     #[inline]
     pub fn discard(&mut self, packet: Packet, reason: DropReason) {
+        if let Some(taps) = &mut self.taps {
+            taps.dropped(&packet, reason);
+        }
+        self.discard_untapped(packet, reason);
+    }
+
+    /// The same for a caller that has asked whether there are captures.
+    #[inline]
+    pub fn discard_untapped(&mut self, packet: Packet, reason: DropReason) {
         self.tally.drop(reason, 1);
         self.buffers.give_frame(packet.frame);
     }

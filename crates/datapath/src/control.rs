@@ -1,5 +1,6 @@
 //! What control threads share under one lock: the workers, the ports, and the settings.
 
+use crate::capture::ActiveCapture;
 use crate::command::PmdCommand;
 use crate::device_statuses::DeviceStatuses;
 use crate::load::RxqLoad;
@@ -54,6 +55,8 @@ pub(crate) struct Control {
     pub miss_budget: MissBudget,
     /// The longest sleep of an idle PMD now, microseconds.
     pub sleep_max_us: u32,
+    /// Captures under way.
+    pub captures: Vec<ActiveCapture>,
     /// The seed of further secrets.
     pub seed: u64,
 }

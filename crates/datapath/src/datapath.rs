@@ -27,7 +27,7 @@ use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -113,10 +113,12 @@ impl Datapath {
             vlan_limit: config.vlan_limit,
             miss_budget: config.miss_budget,
             sleep_max_us: config.sleep_max_us,
+            captures: Vec::new(),
             seed,
         };
         let watched = Watched::default();
-        let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched };
+        let capture_ids = AtomicU64::new(1);
+        let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched, capture_ids };
         let (packet_ins, bfd_packets) = (Mutex::new(Some(packet_ins)), Mutex::new(Some(bfd_packets)));
         let datapath = Datapath { factory, control: Mutex::new(control), packet_ins, bfd_packets };
         datapath.settle_workers(&mut datapath.control())?;

@@ -50,6 +50,9 @@ impl Executor {
     pub fn end_burst(&mut self, context: &mut Context<'_, '_>) {
         self.tx.flush(context);
         self.meters.settle();
+        if let Some(taps) = &mut context.taps {
+            taps.end_burst();
+        }
     }
 
     /// Tracks a batch in place, if that is all it needs before its next pass; see [`Tracking::track_batch`].
@@ -215,10 +218,18 @@ impl Executor {
         let mut key = *action_context.key;
         match context.buffers.copy(&action_context.packet) {
             Ok(packet) => {
+                if let Some(taps) = &mut context.taps {
+                    taps.copied(&action_context.packet, &packet);
+                }
                 let copy = action_context.with_copy(packet, &mut key);
                 self.send_now(action, copy, context);
             }
-            Err(reason) => context.tally.drop(reason, 1),
+            Err(reason) => {
+                if let Some(taps) = &mut context.taps {
+                    taps.dropped(&action_context.packet, reason);
+                }
+                context.tally.drop(reason, 1);
+            }
         }
         if let Action::Output(_) = action {
             action_context.cut = 0;

@@ -17,6 +17,7 @@ mod batch;
 mod bfd_packets;
 mod cache_memory;
 mod caches;
+mod capture;
 mod command;
 mod compose;
 mod config;
@@ -63,6 +64,9 @@ pub use arm::Arm;
 pub use autopilot::{Doing, Why};
 pub use bfd_packets::{BfdArrivals, BfdPacket, BfdPackets};
 pub use cache_memory::CachePages;
+pub use capture::{
+    CAPTURES_MAX, Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket,
+};
 pub use command::PacketOut;
 pub use config::{Config, DatapathError};
 pub use datapath::{Datapath, PortPolling, Round};

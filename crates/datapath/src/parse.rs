@@ -1,7 +1,10 @@
 //! The stage `parse`: from bytes to keys.
 
+use crate::CaptureVerdict;
 use crate::batch::Batch;
+use crate::capture::Cause;
 use crate::context::Context;
+use sluice_action::PortNo;
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, extract_with};
 use sluice_packet::{BATCH_MAX, PacketBatch};
@@ -16,6 +19,10 @@ const PREFETCH_AHEAD: usize = 4;
 pub(crate) fn parse(port: &Metadata, isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
     while let Err(at) = isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }) {
         let packet = batch.packets.remove(at);
+        if let Some(taps) = &mut context.taps {
+            let cause = Cause { in_port: PortNo(port.in_port()), flow: None };
+            taps.looked_up(&packet, &PacketKey::ZERO, CaptureVerdict::Dropped(DropReason::RxRunt), cause);
+        }
         context.discard(packet, DropReason::RxRunt);
     }
 }

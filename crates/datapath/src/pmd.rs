@@ -4,6 +4,7 @@
 //! call it themselves.
 
 use crate::batch::BatchMemory;
+use crate::capture::Taps;
 use crate::command::{PacketOut, PmdCommand, Removed};
 use crate::config::Config;
 use crate::context::Context;
@@ -47,6 +48,7 @@ pub(crate) struct Pmd {
     vlan_limit: VlanLimit,
     clock: StageClock,
     batch: BatchMemory,
+    taps: Option<Box<Taps>>,
     commands: Vec<PmdCommand>,
     packet_outs: VecDeque<PacketOut>,
     /// Threads that wait until all queues are found empty.
@@ -57,7 +59,14 @@ pub(crate) struct Pmd {
 }
 
 impl Pmd {
-    pub fn new(shared: Arc<PmdShared>, table: Arc<MegaflowTable>, side: PmdSide, walk: Walk, config: &Config) -> Self {
+    pub fn new(
+        shared: Arc<PmdShared>,
+        table: Arc<MegaflowTable>,
+        side: PmdSide,
+        walk: Walk,
+        taps: Option<Box<Taps>>,
+        config: &Config,
+    ) -> Self {
         let clock = StageClock::new(Arc::clone(&shared), config.profile);
         Pmd {
             shared,
@@ -71,6 +80,7 @@ impl Pmd {
             vlan_limit: config.vlan_limit,
             clock,
             batch: BatchMemory::new(config.batch),
+            taps,
             commands: Vec::new(),
             packet_outs: VecDeque::new(),
             quiescing: Vec::new(),
@@ -140,10 +150,11 @@ impl Pmd {
     /// Polls every queue, or those that may have packets, and takes the packets to their ends, under one guard.
     #[inline(always)]
     fn poll_all<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
-        let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
+        let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, taps, .. } = self;
         let guard = side.reader.pin();
         let (flows, counters, vlan_limit) = (table.read(&guard), &side.counters, self.vlan_limit);
-        let mut context = Context { flows, table, counters, buffers, tally, now_ms, clock, vlan_limit };
+        let taps = taps.as_deref_mut();
+        let mut context = Context { flows, table, counters, buffers, tally, now_ms, clock, taps, vlan_limit };
         let mut batch = batch.batch();
         if !packet_outs.is_empty() {
             walk.send_own(packet_outs, &mut batch, &mut context);
@@ -313,6 +324,8 @@ impl Pmd {
                 }
                 PmdCommand::Execute(out) => self.packet_outs.push_back(out),
                 PmdCommand::SetMissBudget(budget) => self.walk.upcalls.misses.set_budget(budget),
+                PmdCommand::AddTap(tap) => Taps::add(&mut self.taps, self.shared.pmd, tap),
+                PmdCommand::RemoveTap { id, into } => _ = into.send(Taps::remove(&mut self.taps, id)),
                 PmdCommand::Quiesce(into) => {
                     self.rxqs.iter_mut().for_each(|rxq| rxq.wait = QueueWait::Ready);
                     self.quiescing.push(into);

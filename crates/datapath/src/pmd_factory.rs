@@ -24,6 +24,7 @@ use sluice_flow_cache::MegaflowTable;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// What PMDs of one datapath have in common.
 pub(crate) struct PmdFactory {
@@ -35,6 +36,8 @@ pub(crate) struct PmdFactory {
     pub meters: Arc<Meters>,
     pub punts: Punts,
     pub watched: Watched,
+    /// The next capture's.
+    pub capture_ids: AtomicU64,
 }
 
 impl PmdFactory {
@@ -68,7 +71,8 @@ impl PmdFactory {
         let walk = Walk { levels, composer, upcalls, executor };
         let side = self.table.attach(number).map_err(memory)?;
         let config = Config { vlan_limit: control.vlan_limit, ..self.config.clone() };
-        let mut pmd = Pmd::new(shared, self.table.clone(), side, walk, &config);
+        let taps = control.taps(number);
+        let mut pmd = Pmd::new(shared, self.table.clone(), side, walk, taps, &config);
         pmd.publish();
         Ok(Box::new(pmd))
     }

@@ -34,6 +34,7 @@ pub(crate) struct TxPorts {
 }
 
 struct Slot {
+    port: PortNo,
     queue: Box<dyn TxQueue>,
     batch: PacketBatch,
 }
@@ -45,7 +46,7 @@ impl TxPorts {
         if self.by_port.len() <= number {
             self.by_port.resize(number + 1, NOWHERE);
         }
-        let slot = Some(Slot { queue, batch: PacketBatch::new() });
+        let slot = Some(Slot { port, queue, batch: PacketBatch::new() });
         let at = match self.by_port[number] {
             NOWHERE => self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len()),
             taken => usize::from(taken),
@@ -91,7 +92,7 @@ impl TxPorts {
         match &mut self.slots[usize::from(slot.0)] {
             Some(to) if to.batch.is_empty() => {
                 context.tally[Counter::TxBatches] += 1;
-                to.queue.send(packets, context.buffers, context.tally);
+                send(to.port, &mut *to.queue, packets, context);
             }
             _ => packets.drain(..).for_each(|packet| self.push(slot, packet, context)),
         }
@@ -142,7 +143,16 @@ impl Slot {
     fn flush(&mut self, context: &mut Context<'_, '_>) {
         if !self.batch.is_empty() {
             context.tally[Counter::TxBatches] += 1;
-            self.queue.send(&mut self.batch, context.buffers, context.tally);
+            send(self.port, &mut *self.queue, &mut self.batch, context);
         }
+    }
+}
+
+/// Sends a batch by a port's queue, by way of the captures if there are any.
+#[inline]
+fn send(port: PortNo, queue: &mut dyn TxQueue, batch: &mut PacketBatch, context: &mut Context<'_, '_>) {
+    match &mut context.taps {
+        None => queue.send(batch, context.buffers, context.tally),
+        Some(taps) => taps.send(port, queue, batch, (context.buffers, context.tally)),
     }
 }

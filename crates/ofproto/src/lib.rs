@@ -166,4 +166,4 @@ pub use sluice_classifier::TrieField;
 pub use table_capacity::{TableDesc, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 pub use tick::TickStats;
 pub use upcall::UpcallHandle;
-pub use xlate_cache::packet_of;
+pub use xlate_cache::{matched_rules, packet_of};

@@ -129,6 +129,13 @@ pub fn packet_of(xcache: &sluice_action::XcacheHandle) -> Option<PacketKey> {
     xcache.0.downcast_ref::<XlateCache>().map(XlateCache::key)
 }
 
+/// The rules that a translation matched, in their order; those of a hidden flow, too.
+pub fn matched_rules(xcache: &sluice_action::XcacheHandle) -> Vec<Arc<Rule>> {
+    let Some(cache) = xcache.0.downcast_ref::<XlateCache>() else { return Vec::new() };
+    let rule = |entry: &XcEntry| if let XcEntry::Rule { rule, .. } = entry { Some(Arc::clone(rule)) } else { None };
+    cache.lock().entries().iter().filter_map(rule).collect()
+}
+
 /// The recirculation ids that an xlate cache holds.
 pub(crate) fn recirc_ids(entries: &[XcEntry]) -> impl Iterator<Item = u32> {
     entries.iter().filter_map(|entry| match entry {

@@ -5,6 +5,7 @@
 //! and for `ctl` 2 if the switch answered with an error, as `ovs-appctl` has it.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod clock;
 mod command;
 mod config;
@@ -66,6 +67,7 @@ enum CliCommand {
     Replay(replay::ReplayArgs),
     Lab(sluice_lab::LabArgs),
     Top(sluice_top::TopArgs),
+    Capture(capture::CaptureArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         CliCommand::Vswitchd { args } => Ok(vswitchd::main(args)),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
         CliCommand::Top(args) => sluice_top::run(&args, rundir::default_control_socket()).map(|()| ExitCode::SUCCESS),
+        CliCommand::Capture(args) => capture::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };

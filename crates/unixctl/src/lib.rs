@@ -9,6 +9,6 @@ mod client;
 mod request;
 mod server;
 
-pub use client::{ClientError, transact};
+pub use client::{ClientError, follow, transact};
 pub use request::{REQUEST_TIME_MAX, Request, Requests, reply};
-pub use server::{Commands, Server};
+pub use server::{Commands, Server, Streamed};

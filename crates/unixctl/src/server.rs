@@ -28,7 +28,16 @@ pub trait Commands: Send + Sync + 'static {
     /// # Errors
     /// With the text the client shows.
     fn call(&self, name: &str, args: &[Value]) -> Result<String, String>;
+
+    /// A command whose reply is followed by bytes on the same connection, which then ends: what writes them. `None` if
+    /// `name` is no such command. The reply is empty, and a line feed follows it.
+    fn stream(&self, _name: &str, _args: &[Value]) -> Option<Result<Streamed, String>> {
+        None
+    }
 }
+
+/// Writes the bytes that follow a reply. Called in a thread of its own, and ends when the client has gone.
+pub type Streamed = Box<dyn FnOnce(&UnixStream)>;
 
 /// A control socket that listens. Dropping it ends it and removes the socket.
 pub struct Server {
@@ -153,11 +162,18 @@ fn serve(stream: &UnixStream, state: &State) {
         let params = Value::Array(request.params);
         tracing::debug!("received request {}{params}, id={}", request.method, request.id);
         let params = params.as_array().map_or(&[][..], Vec::as_slice);
+        let mut streamed = None;
         // A panic is our bug; it must not end the switch.
-        let answer =
-            catch_unwind(AssertUnwindSafe(|| state.commands.call(&request.method, params))).unwrap_or_else(|_| {
-                Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
-            });
+        let answer = catch_unwind(AssertUnwindSafe(|| match state.commands.stream(&request.method, params) {
+            Some(begun) => begun.map(|stream| {
+                streamed = Some(stream);
+                String::new()
+            }),
+            None => state.commands.call(&request.method, params),
+        }))
+        .unwrap_or_else(|_| {
+            Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
+        });
         let (kind, text) = answer.as_ref().map_or_else(|error| ("error", error), |text| ("success", text));
         let text = Value::from(text.as_str());
         tracing::debug!("replying with {kind}, id={}: {text}", request.id);
@@ -165,6 +181,12 @@ fn serve(stream: &UnixStream, state: &State) {
         state.in_flight.fetch_sub(1, Ordering::SeqCst);
         if let Err(e) = sent {
             return tracing::debug!("control connection closed: {e}");
+        }
+        if let Some(write_rest) = streamed {
+            if (&*stream).write_all(b"\n").is_ok() {
+                let _ = catch_unwind(AssertUnwindSafe(|| write_rest(stream)));
+            }
+            return;
         }
     }
 }

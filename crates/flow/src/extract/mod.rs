@@ -66,6 +66,11 @@ impl Metadata {
         Metadata { vlan_limit, ..self }
     }
 
+    /// The port.
+    pub const fn in_port(&self) -> u32 {
+        (self.words[0] as u32).swap_bytes()
+    }
+
     /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
     #[inline]
     pub fn of_key(key: &PacketKey) -> Self {

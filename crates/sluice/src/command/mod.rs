@@ -5,6 +5,7 @@ mod absent;
 mod bfd;
 mod bond;
 mod bridge;
+mod capture;
 mod conntrack;
 pub mod datapath;
 mod dpctl;
@@ -25,7 +26,7 @@ mod tunnel;
 use crate::process::Process;
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;
-use sluice_unixctl::Commands;
+use sluice_unixctl::{Commands, Streamed};
 use sluice_vswitch::Switch;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ enum Run {
     Switch(fn(&Switch, &[&str]) -> Reply),
     /// For commands about the process that runs it.
     Process(fn(&Process, &[&str]) -> Reply),
+    /// For commands that go on sending when they have answered.
+    Stream(fn(&Arc<Process>, &[&str]) -> Result<Streamed, String>),
 }
 
 /// Any number of arguments. Source: OVS takes INT_MAX for it.
@@ -204,6 +207,12 @@ const COMMANDS: &[Command] = &[
     command("rstp/show", "[bridge]", 0..=1, absent::rstp_show),
     command("rstp/tcn", "[bridge]", 0..=1, absent::rstp_tcn),
     command("sluice/autopilot-show", "", 0..=0, settings::autopilot_show),
+    Command {
+        name: "sluice/capture",
+        usage: "[--snaplen=N] [--count=N] [--seconds=N] port|DROPS [filter]",
+        args: 1..=5,
+        run: Run::Stream(capture::capture),
+    },
     command("sluice/ct-del-timeouts", "ZONE", 1..=1, conntrack::del_timeouts),
     command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
     command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),
@@ -245,14 +254,11 @@ const COMMANDS: &[Command] = &[
 /// The commands on one switch.
 pub struct CommandTable(pub Arc<Process>);
 
-impl Commands for CommandTable {
-    fn call(&self, name: &str, args: &[Value]) -> Reply {
-        let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-            return Err(format!(
-                "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
-            ));
-        };
-        let (least, most) = (*command.args.start(), *command.args.end());
+impl Command {
+    /// Its arguments as text, if their number is right.
+    fn texts<'a>(&self, args: &'a [Value]) -> Result<Vec<&'a str>, String> {
+        let name = self.name;
+        let (least, most) = (*self.args.start(), *self.args.end());
         if args.len() < least {
             return Err(format!("\"{name}\" command requires at least {least} arguments"));
         }
@@ -260,13 +266,31 @@ impl Commands for CommandTable {
             return Err(format!("\"{name}\" command takes at most {most} arguments"));
         }
         let texts: Option<Vec<&str>> = args.iter().map(Value::as_str).collect();
-        let texts = texts.ok_or_else(|| format!("\"{name}\" command has non-string argument"))?;
+        texts.ok_or_else(|| format!("\"{name}\" command has non-string argument"))
+    }
+}
+
+impl Commands for CommandTable {
+    fn call(&self, name: &str, args: &[Value]) -> Reply {
+        let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+            return Err(format!(
+                "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+            ));
+        };
+        let texts = command.texts(args)?;
         let heartbeat = Heartbeat::of("ctl-conn");
         let _busy = heartbeat.begin(command.name);
         match command.run {
             Run::Switch(run) => run(self.0.switch(), &texts),
             Run::Process(run) => run(&self.0, &texts),
+            Run::Stream(_) => Err(format!("\"{name}\" needs a connection of its own")),
         }
+    }
+
+    fn stream(&self, name: &str, args: &[Value]) -> Option<Result<Streamed, String>> {
+        let command = COMMANDS.iter().find(|command| command.name == name)?;
+        let Run::Stream(run) = command.run else { return None };
+        Some(command.texts(args).and_then(|texts| run(&self.0, &texts)))
     }
 }
 
