@@ -18,6 +18,11 @@ macro_rules! counters {
             pub const fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name,)+ }
             }
+
+            /// What it counts, in a sentence.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Counter::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
         }
     };
 }

@@ -48,10 +48,44 @@ fn metrics_are_the_counters() {
         "sluice_port_up{port=\"sink\",type=\"null\"} 1",
         "sluice_subtables{pmd=\"0\",core=\"0\"} 1",
         "sluice_dropped_packets_total{reason=\"rx-runt\"} 0",
+        "sluice_rules{bridge=\"br0\",table=\"0\"} 1",
+        "sluice_table_missed_total{bridge=\"br0\",table=\"0\"} 0",
+        "sluice_datapath_megaflows 1",
+        "sluice_megaflows{pmd=\"0\",core=\"0\"} 1",
+        "sluice_conntrack_connections 0",
+        "sluice_limit_used{limit=\"megaflows\"} 1",
+        "sluice_limit_met_total{limit=\"recirc-ids\"} 0",
+        "# HELP sluice_upcalls_lost_total Upcalls that failed.",
+        "sluice_captures 0",
     ] {
         assert!(answer.lines().any(|l| l == line), "no line {line} in\n{answer}");
     }
+    assert!(answer.contains(concat!("sluice_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\",")), "{answer}");
+    let resident = answer.lines().find_map(|line| line.strip_prefix("sluice_resident_memory_bytes ")).unwrap();
+    assert!(resident.parse::<u64>().unwrap() > 1 << 20, "{resident}");
     assert!(answer.contains("sluice_autopilot_in_charge{port=\"gen\",queue=\"0\",levels="), "{answer}");
+}
+
+/// Drops by rules, by the device and by a port that is not there: each is a drop of the port that the packet came by.
+#[test]
+fn totals_are_the_sums_of_the_ports() {
+    let rules = "ip,nw_dst=10.0.0.0/9,actions=drop\nip,nw_dst=10.128.0.0/10,actions=output:2\nip,actions=output:3\n";
+    let small = "[[bridge.port]]\nname = \"small\"\nofport = 3\ntype = \"null\"\nmtu = 68\n";
+    let config = format!("{CONFIG}{small}").replace("count = 20000", "count = 20000, size = 200");
+    let daemon = Daemon::start_with(&config, &[("flows.txt", rules)]);
+    let done = |json: &str| {
+        let all: serde_json::Value = serde_json::from_str(json).unwrap();
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let (sent, dropped) = (number(&all["totals"]["sent"]), number(&all["totals"]["dropped"]));
+        number(&all["totals"]["received"]) == 20_000 && sent + dropped == 20_000
+    };
+    let json = daemon.wait_for(&["sluice/overview"], done);
+    let all: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let sum = |key: &str| all["ports"].as_array().unwrap().iter().map(|port| port[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(all["totals"]["received"], sum("rx_packets"), "{json}");
+    assert_eq!(all["totals"]["sent"], sum("tx_packets"), "{json}");
+    assert_eq!(all["totals"]["dropped"], sum("dropped"), "{json}");
+    assert!(sum("dropped") > 0, "{json}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub fn limits_show(switch: &Switch, _: &[&str]) -> Reply {
 
 /// What is in use of a resource, and its bound; `None` if the bound is on each packet or megaflow. Of
 /// connections and notices it is the pool or PMD with most of them.
-fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
+pub fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
     let store = switch.datapath().store();
     let (used, bound) = match limit {
         Limit::FlowMemory => (store.memory().used(), store.memory().limit()),

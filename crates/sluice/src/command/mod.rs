@@ -23,6 +23,8 @@ mod settings;
 mod time;
 mod tunnel;
 
+pub use limits::usage;
+
 use crate::process::Process;
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;

@@ -1,5 +1,6 @@
 //! What the switch counts, in Prometheus's text format (0.0.4), read when it is asked.
 
+use super::state;
 use crate::heartbeat;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -19,7 +20,7 @@ type Metric<From> = (&'static str, &'static str, fn(&From) -> u64);
 /// The same of a port's drops for a reason.
 type Drops = (&'static str, &'static str, fn(&PortReport, DropReason) -> u64);
 /// A sample: its labels, its value.
-type Sample = (Vec<(&'static str, String)>, u64);
+pub(super) type Sample = (Vec<(&'static str, String)>, u64);
 
 /// All metrics of a switch.
 pub struct Exposition(Registry);
@@ -55,12 +56,12 @@ impl Collector for Reader {
         let totals = switch.totals();
         for counter in Counter::ALL {
             let name = format!("{}_total", counter.name().replace('-', "_"));
-            let help = format!("What all PMDs have counted as {}.", counter.name());
-            out.counter(&name, &help, [(Vec::new(), totals[*counter])])?;
+            out.counter(&name, counter.explanation(), [(Vec::new(), totals[*counter])])?;
         }
         let dropped = DropReason::ALL.iter().map(|r| (vec![("reason", r.name().to_owned())], totals.dropped(*r)));
-        out.counter("dropped_packets_total", "Packets dropped, by reason.", dropped)?;
+        out.counter("dropped_packets_total", "Packets dropped, by reason; sluice/drops explains each.", dropped)?;
         process(&mut out)?;
+        state::collect(&mut out, switch)?;
         pmds(&mut out, &switch.datapath().pmds())?;
         ports(&mut out, switch)?;
         autopilots(&mut out, switch)
@@ -72,11 +73,15 @@ fn process(out: &mut Families<'_>) -> fmt::Result {
     let dropped = console_dropped();
     let streams = [("stdout", dropped.output), ("stderr", dropped.error)];
     let streams = streams.map(|(stream, texts)| (vec![("stream", stream.to_owned())], texts));
-    out.counter("console_texts_dropped_total", "Texts that nobody read in time, by stream.", streams)?;
+    out.counter(
+        "console_texts_dropped_total",
+        "Lines of output that were given up because nobody read the stream in time, by stream.",
+        streams,
+    )?;
     let missed = heartbeat::missed().into_iter().map(|(thread, times)| (vec![("thread", thread)], times));
     out.counter(
         "heartbeats_missed_total",
-        "How often a thread stood still for longer than its work may take, by thread.",
+        "How often a thread stood still for two seconds or longer, by thread; more than 0 is a defect.",
         missed,
     )?;
     let help = "Clients of this endpoint that were closed before they had their answer.";
@@ -85,10 +90,20 @@ fn process(out: &mut Families<'_>) -> fmt::Result {
 
 fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {
     let gauges: [Metric<PmdReport>; 4] = [
-        ("emc_entries_used", "Entries of a PMD's exact match cache in use.", |pmd| pmd.emc.used as u64),
-        ("emc_entries", "Entries of a PMD's exact match cache.", |pmd| pmd.emc.entries as u64),
-        ("subtables", "Megaflow subtables of a PMD.", |pmd| pmd.subtables as u64),
-        ("megaflows", "Megaflows that a PMD has indexed.", |pmd| pmd.megaflows as u64),
+        ("emc_entries_used", "Entries in use of the exact match cache of a PMD (a thread that polls ports).", |pmd| {
+            pmd.emc.used as u64
+        }),
+        ("emc_entries", "Entries of the exact match cache of a PMD.", |pmd| pmd.emc.entries as u64),
+        (
+            "subtables",
+            "Different masks among the megaflows of a PMD; a lookup that no cache answers searches one after the other.",
+            |pmd| pmd.subtables as u64,
+        ),
+        (
+            "megaflows",
+            "Megaflows (cached decisions for sets of packets) that a PMD can find; those of the switch are in sluice_datapath_megaflows.",
+            |pmd| pmd.megaflows as u64,
+        ),
     ];
     for (name, help, read) in gauges {
         let labels = |pmd: &PmdReport| {
@@ -102,15 +117,33 @@ fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {
 fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
     let (names, ports) = (switch.datapath_names(), switch.datapath().ports());
     let counters: [Metric<PortStats>; 9] = [
-        ("port_received_packets_total", "Packets a port received.", |s| s.rx_packets),
-        ("port_received_bytes_total", "Bytes a port received.", |s| s.rx_bytes),
-        ("port_receive_dropped_total", "Packets a port dropped on receipt.", |s| s.rx_dropped),
-        ("port_receive_missed_total", "Of those, packets lost before the port had them.", |s| s.rx_missed),
-        ("port_receive_errors_total", "Errors of a port on receipt.", |s| s.rx_errors),
-        ("port_sent_packets_total", "Packets a port sent.", |s| s.tx_packets),
-        ("port_sent_bytes_total", "Bytes a port sent.", |s| s.tx_bytes),
-        ("port_send_dropped_total", "Packets a port dropped instead of sending.", |s| s.tx_dropped),
-        ("port_send_errors_total", "Errors of a port on sending.", |s| s.tx_errors),
+        ("port_received_packets_total", "Packets that a port has received and handed to the switch.", |s| s.rx_packets),
+        (
+            "port_received_bytes_total",
+            "Bytes of the packets that a port has received, without the frame check sequence.",
+            |s| s.rx_bytes,
+        ),
+        ("port_receive_dropped_total", "Packets lost on their way into a port: dropped by it, or missed.", |s| {
+            s.rx_dropped
+        }),
+        (
+            "port_receive_missed_total",
+            "Packets that the device or kernel lost before the port had them; they are part of receive_dropped.",
+            |s| s.rx_missed,
+        ),
+        ("port_receive_errors_total", "Receive errors that a port's device has reported.", |s| s.rx_errors),
+        ("port_sent_packets_total", "Packets that a port has sent.", |s| s.tx_packets),
+        (
+            "port_sent_bytes_total",
+            "Bytes of the packets that a port has sent, without the frame check sequence.",
+            |s| s.tx_bytes,
+        ),
+        (
+            "port_send_dropped_total",
+            "Packets that were to leave by a port and were dropped by it, because its ring was full for example.",
+            |s| s.tx_dropped,
+        ),
+        ("port_send_errors_total", "Send errors that a port's device has reported.", |s| s.tx_errors),
     ];
     let labels =
         |port: &PortReport| vec![("port", names.display(port.number).to_string()), ("type", port.info.kind.to_owned())];
@@ -120,12 +153,14 @@ fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
     let drops: [Drops; 2] = [
         (
             "port_received_and_dropped_packets_total",
-            "Packets a port received that were dropped later, by reason.",
+            "Packets that a port received and the switch dropped later, by rules for example, by reason.",
             |port, why| port.fates.dropped(why),
         ),
-        ("port_unsent_packets_total", "Packets a port was to send and dropped, by reason.", |port, why| {
-            port.stats.tx_drops[why as usize]
-        }),
+        (
+            "port_unsent_packets_total",
+            "Packets that were to leave by a port and were dropped by it, by reason.",
+            |port, why| port.stats.tx_drops[why as usize],
+        ),
     ];
     for (name, help, read) in drops {
         let labels = |port, why: DropReason| [labels(port), vec![("reason", why.name().to_owned())]].concat();
@@ -133,7 +168,7 @@ fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
         out.counter(name, help, samples.map(|(port, why)| (labels(port, why), read(port, why))))?;
     }
     let up = ports.iter().map(|port| (labels(port), u64::from(port.is_up)));
-    out.gauge("port_up", "Whether a port's link is up.", up)
+    out.gauge("port_up", "1 while the link of a port is up, else 0.", up)
 }
 
 fn autopilots(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
@@ -144,19 +179,19 @@ fn autopilots(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
         let arm = ("levels", report.arms[report.in_charge].arm.to_string());
         (vec![port, ("queue", report.queue.to_string()), arm], 1)
     });
-    let help = "The levels of the lookup in use for a receive queue, as a label; always 1.";
+    let help = "Which caches are asked for the packets of a receive queue, as the label levels; always 1.";
     out.gauge("autopilot_in_charge", help, samples)
 }
 
 /// The families under way.
-struct Families<'a>(DescriptorEncoder<'a>);
+pub(super) struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
-    fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
+    pub(super) fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
         self.family(name, help, MetricType::Counter, samples)
     }
 
-    fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, samples)
     }
 

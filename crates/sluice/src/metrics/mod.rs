@@ -6,6 +6,7 @@
 
 mod client;
 mod exposition;
+mod state;
 
 use anyhow::{Context, Result};
 use client::Client;
