@@ -40,6 +40,17 @@ ip netns exec "$a" ping -q -c 2 -i 0.2 -W 1 10.9.0.2 > "$dir/ping" && fail "ping
 ctl bridge/del-flows br0 icmp
 ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the rule has gone"
 
+# Connections are flushed by ovs-ofctl, and rules on fields of tunnels are taken.
+ctl bridge/add-flow br0 'priority=10,icmp,actions=ct(commit,zone=7),NORMAL'
+ip netns exec "$a" ping -q -c 1 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping through ct"
+[ "$(ctl dpctl/ct-get-nconns)" -ge 1 ] || fail "no connection"
+ovs-ofctl ct-flush "unix:$dir/run/br0.mgmt" zone=7 'ct_nw_src=10.9.0.1,ct_nw_proto=1' || fail "ovs-ofctl ct-flush"
+[ "$(ctl dpctl/ct-get-nconns)" = 0 ] || fail "the connection was not flushed: $(ctl dpctl/dump-conntrack)"
+ctl bridge/del-flows br0 icmp
+ovs-ofctl add-flow "unix:$dir/run/br0.mgmt" 'priority=9,tun_id=5,tun_src=192.0.2.1,actions=drop' || fail "no rule on tunnels"
+ctl bridge/dump-flows br0 | grep -q 'tun_id=0x5,tun_src=192.0.2.1' || fail "the rule on tunnels is not there"
+ctl bridge/del-flows br0 'tun_id=5'
+
 ip -n "$b" link set t2 down
 logged 'port t2 is down'
 ip -n "$b" link set t2 up
