@@ -1,6 +1,6 @@
 //! Datapath actions.
 
-use crate::Ct;
+use crate::{BondTarget, Ct};
 use sluice_flow::TunnelKey;
 use sluice_flow::geneve::{GeneveOption, OptionMap};
 use sluice_flow::layout::Span;
@@ -56,6 +56,20 @@ pub enum HashAlgorithm {
 pub enum Action {
     /// Send it out of a port.
     Output(PortNo),
+    /// Send it out of the port that a bucket of a bond has.
+    BondOutput {
+        /// The bond's table.
+        bond: BondTarget,
+        /// The bucket.
+        bucket: u8,
+    },
+    /// Send it out of the port that a bond has for the bucket of its hash, made from addresses, protocol and ports.
+    LbOutput {
+        /// The bond's table.
+        bond: BondTarget,
+        /// What the hash begins with.
+        basis: u32,
+    },
     /// Rewrite fields of one header.
     Set {
         /// The header.
@@ -154,6 +168,13 @@ pub enum Action {
         /// The port's OpenFlow number.
         port: u16,
     },
+    /// Hand it to the LACP aggregator of a port.
+    Lacp {
+        /// The number of the port's bridge.
+        bridge: u32,
+        /// The port's OpenFlow number.
+        port: u16,
+    },
     /// Drop it (only ever alone; an empty list does the same).
     Drop,
 }
@@ -201,13 +222,16 @@ impl Action {
     pub fn sends(&self) -> bool {
         match self {
             Action::Output(_)
+            | Action::BondOutput { .. }
+            | Action::LbOutput { .. }
             | Action::Recirc(_)
             | Action::Clone(_)
             | Action::Sample { .. }
             | Action::CheckPktLen { .. }
             | Action::TunnelPop { .. }
             | Action::Controller { .. }
-            | Action::Bfd { .. } => true,
+            | Action::Bfd { .. }
+            | Action::Lacp { .. } => true,
             Action::Set { .. }
             | Action::SetTunnel(_)
             | Action::TunnelPush(_)

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod bond;
 pub mod ct;
 mod edit;
 mod flow_memory;
@@ -15,6 +16,7 @@ mod text;
 mod upcall;
 
 pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo, SetTunnel, TunnelPush};
+pub use bond::{BondTable, BondTarget};
 pub use ct::Ct;
 pub use edit::edit;
 pub use flow_memory::{ALLOCATION_BYTES, FlowCharge, FlowMemory, actions_bytes};

@@ -1,6 +1,5 @@
 //! The datapath as control threads see it.
 
-use crate::bfd_packets::BfdPackets;
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
 use crate::device_statuses::DeviceStatuses;
@@ -12,6 +11,7 @@ use crate::progress::Watched;
 use crate::punts::Punts;
 use crate::reassembly::Onward;
 use crate::reconfigure::log_sleep_max;
+use crate::session_packets::{SessionPackets, SessionProtocol};
 use crate::workers::NewRxq;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIns, PacketOut, PmdReport, PortReport};
 use crate::{USAGE_INTERVAL, USAGE_SPAN};
@@ -39,7 +39,7 @@ pub struct Datapath {
     factory: PmdFactory,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<PacketIns>>,
-    bfd_packets: Mutex<Option<BfdPackets>>,
+    session_packets: [Mutex<Option<SessionPackets>>; SessionProtocol::ALL.len()],
 }
 
 /// How the receive queues of a port are to be polled.
@@ -97,7 +97,7 @@ impl Datapath {
         table.memory().set_limit(config.flow_memory);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let (fragments, meters) = (Arc::new(Fragments::<Onward>::default()), Arc::new(Meters::default()));
-        let (punts, packet_ins, bfd_packets) = Punts::new(config.packet_in_queue);
+        let (punts, packet_ins, session_packets) = Punts::new(config.packet_in_queue);
         let control = Control {
             workers: Vec::new(),
             ports: BTreeMap::new(),
@@ -119,8 +119,9 @@ impl Datapath {
         let watched = Watched::default();
         let capture_ids = AtomicU64::new(1);
         let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched, capture_ids };
-        let (packet_ins, bfd_packets) = (Mutex::new(Some(packet_ins)), Mutex::new(Some(bfd_packets)));
-        let datapath = Datapath { factory, control: Mutex::new(control), packet_ins, bfd_packets };
+        let (packet_ins, session_packets) =
+            (Mutex::new(Some(packet_ins)), session_packets.map(|packets| Mutex::new(Some(packets))));
+        let datapath = Datapath { factory, control: Mutex::new(control), packet_ins, session_packets };
         datapath.settle_workers(&mut datapath.control())?;
         Ok(datapath)
     }
@@ -174,19 +175,20 @@ impl Datapath {
         self.packet_ins.lock().take()
     }
 
-    /// The BFD packets of all PMDs. Only the first call gets them.
-    pub fn take_bfd_packets(&self) -> Option<BfdPackets> {
-        self.bfd_packets.lock().take()
+    /// The packets of a protocol's sessions, of all PMDs. Only the first call gets them.
+    pub fn take_session_packets(&self, protocol: SessionProtocol) -> Option<SessionPackets> {
+        self.session_packets[protocol as usize].lock().take()
     }
 
-    /// Ends the wait of the owner of [`Datapath::take_bfd_packets`].
-    pub fn wake_bfd(&self) {
-        self.factory.punts.bfd.wake();
+    /// Ends the wait of the owner of [`Datapath::take_session_packets`].
+    pub fn wake_sessions(&self, protocol: SessionProtocol) {
+        self.factory.punts.sessions(protocol).wake();
     }
 
     /// Waits until that owner is done with the packets that there are, at most so long; whether it sent any then.
-    pub fn wait_for_bfd(&self, patience: Duration) -> bool {
-        self.bfd_packets.lock().is_none() && self.factory.punts.bfd.wait_until_handled(patience)
+    pub fn wait_for_sessions(&self, protocol: SessionProtocol, patience: Duration) -> bool {
+        let is_owned = self.session_packets[protocol as usize].lock().is_none();
+        is_owned && self.factory.punts.sessions(protocol).wait_until_handled(patience)
     }
 
     /// Waits until the owner of [`Datapath::take_packet_ins`] is done with the messages that there are; at most that

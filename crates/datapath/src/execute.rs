@@ -17,7 +17,7 @@ use crate::recirc::RecircQueue;
 use crate::tracking::{Gathered, Tracking, forget, renames};
 use crate::tunnel;
 use crate::tx::TxPorts;
-use sluice_action::{Action, Actions, Ct, HashAlgorithm, Header, MaskedField, PortNo};
+use sluice_action::{Action, Actions, BondTable, Ct, HashAlgorithm, Header, MaskedField, PortNo};
 use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
@@ -42,6 +42,8 @@ pub(crate) struct Executor {
     pub random: u64,
     /// The sequence number of the next packet of a tunnel that numbers them.
     pub sequence: u32,
+    /// The number of the worker that this is part of.
+    pub worker: usize,
 }
 
 impl Executor {
@@ -212,7 +214,7 @@ impl Executor {
         }
         context.tally[Counter::Cloned] += 1;
         // A controller or a session gets bytes of its own, which are no copy in a buffer of ours.
-        if let Action::Controller { .. } | Action::Bfd { .. } = action {
+        if let Action::Controller { .. } | Action::Bfd { .. } | Action::Lacp { .. } = action {
             return self.punts.punt(action, action_context, context);
         }
         let mut key = *action_context.key;
@@ -231,7 +233,7 @@ impl Executor {
                 context.tally.drop(reason, 1);
             }
         }
-        if let Action::Output(_) = action {
+        if let Action::Output(_) | Action::BondOutput { .. } | Action::LbOutput { .. } = action {
             action_context.cut = 0;
         }
     }
@@ -249,6 +251,8 @@ impl Executor {
     fn send_now(&mut self, action: &Action, mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         match action {
             Action::Output(port) => self.output(*port, action_context, context),
+            Action::BondOutput { bond, bucket } => self.output_to_bucket(&bond.0, *bucket, action_context, context),
+            Action::LbOutput { bond, basis } => self.balance(&bond.0, *basis, action_context, context),
             Action::Recirc(id) => self.recirculate(*id, action_context, context),
             Action::TunnelPop { backend, kind, options } => {
                 self.pop_tunnel((*backend, *kind, options.as_deref()), action_context, context);
@@ -333,6 +337,35 @@ impl Executor {
             Some(slot) => self.tx.push_in_order(origin.arrival, slot, packet, context),
             None => context.discard(packet, DropReason::TxNoPort),
         }
+    }
+
+    fn output_to_bucket(
+        &mut self,
+        bond: &BondTable,
+        bucket: u8,
+        action_context: ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
+        match bond.port(bucket) {
+            Some(port) => self.output(port, action_context, context),
+            None => context.discard(action_context.packet, DropReason::BondDown),
+        }
+    }
+
+    /// Sends a packet by the member of a bond that its hash selects.
+    fn balance(
+        &mut self,
+        bond: &BondTable,
+        basis: u32,
+        mut action_context: ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
+        if let Err(reason) = action_context.read_anew(context.vlan_limit) {
+            return context.discard(action_context.packet, reason);
+        }
+        let bucket = five_tuple(action_context.key, basis) as u8;
+        bond.count(bucket, self.worker, action_context.packet.frame.len());
+        self.output_to_bucket(bond, bucket, action_context, context);
     }
 
     fn recirculate(&mut self, id: u32, mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {

@@ -14,7 +14,7 @@ mod answers;
 mod arm;
 mod autopilot;
 mod batch;
-mod bfd_packets;
+mod session_packets;
 mod cache_memory;
 mod caches;
 mod capture;
@@ -62,7 +62,7 @@ mod workers;
 
 pub use arm::Arm;
 pub use autopilot::{Doing, Why};
-pub use bfd_packets::{BfdArrivals, BfdPacket, BfdPackets};
+pub use session_packets::{SessionArrivals, SessionPacket, SessionPackets, SessionProtocol};
 pub use cache_memory::CachePages;
 pub use capture::{
     CAPTURES_MAX, Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket,

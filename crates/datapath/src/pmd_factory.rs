@@ -65,6 +65,7 @@ impl PmdFactory {
             punts: self.punts.clone(),
             random: splitmix64(&mut random),
             sequence: 0,
+            worker: number,
         };
         let misses = Misses::new(self.config.governor, control.miss_budget, self.config.max_idle_ms);
         let upcalls = Upcalls { tables: (control.upcalls)(number), misses };

@@ -1,8 +1,8 @@
 //! Messages for controllers.
 
 use crate::action_context::ActionContext;
-use crate::bfd_packets::{BfdPackets, BfdQueue};
 use crate::context::Context;
+use crate::session_packets::{SessionPackets, SessionProtocol, SessionQueue};
 use sluice_action::Action;
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, extract_again};
@@ -35,7 +35,8 @@ pub struct PacketIn {
 #[derive(Clone)]
 pub(crate) struct Punts {
     queue: SyncSender<Punted>,
-    pub bfd: BfdQueue,
+    pub bfd: SessionQueue,
+    pub lacp: SessionQueue,
 }
 
 /// What is in the queue.
@@ -91,11 +92,20 @@ fn pass_barrier(punted: Punted) -> Option<PacketIn> {
 }
 
 impl Punts {
-    /// A queue of at most `length` messages beside that of BFD packets, and their other ends.
-    pub fn new(length: usize) -> (Self, PacketIns, BfdPackets) {
+    /// A queue of at most `length` messages beside those of sessions, and their other ends, by protocol.
+    pub fn new(length: usize) -> (Self, PacketIns, [SessionPackets; SessionProtocol::ALL.len()]) {
         let (queue, receiver) = mpsc::sync_channel(length);
-        let (bfd, bfd_packets) = BfdQueue::new();
-        (Punts { queue, bfd }, PacketIns(receiver), bfd_packets)
+        let (bfd, bfd_packets) = SessionQueue::new(SessionProtocol::Bfd);
+        let (lacp, lacp_packets) = SessionQueue::new(SessionProtocol::Lacp);
+        (Punts { queue, bfd, lacp }, PacketIns(receiver), [bfd_packets, lacp_packets])
+    }
+
+    /// The way to the sessions of a protocol.
+    pub fn sessions(&self, protocol: SessionProtocol) -> &SessionQueue {
+        match protocol {
+            SessionProtocol::Bfd => &self.bfd,
+            SessionProtocol::Lacp => &self.lacp,
+        }
     }
 
     /// Waits until the owner is done with all messages that are in the queue now; at most that long.
@@ -107,7 +117,7 @@ impl Punts {
         }
     }
 
-    /// Sends the packet's bytes to a controller or a BFD session, as the action says, and counts that as its fate.
+    /// Sends the packet's bytes to a controller or a session, as the action says, and counts that as its fate.
     pub fn punt(&self, action: &Action, action_context: &ActionContext<'_>, context: &mut Context<'_, '_>) {
         match self.send(action, action_context, context.vlan_limit) {
             Ok(()) => context.tally[Counter::Delivered] += 1,
@@ -121,8 +131,13 @@ impl Punts {
         action_context: &ActionContext<'_>,
         vlan_limit: VlanLimit,
     ) -> Result<(), DropReason> {
-        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
-            return self.bfd.send(action, action_context.packet.bytes());
+        let (reason, controller_id, max_len, cookie, recirc_id, continuation) = match *action {
+            Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } => {
+                (reason, controller_id, max_len, cookie, recirc_id, continuation)
+            }
+            Action::Bfd { bridge, port } => return self.bfd.send(bridge, port, action_context.packet.bytes()),
+            Action::Lacp { bridge, port } => return self.lacp.send(bridge, port, action_context.packet.bytes()),
+            _ => return Ok(()),
         };
         let mut key = *action_context.key;
         let bytes = action_context.packet.bytes();

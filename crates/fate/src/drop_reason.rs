@@ -74,6 +74,10 @@ drop_reasons! {
     ControllerQueue = "controller-queue",
     /// As many BFD packets of the port wait as may.
     BfdQueue = "bfd-queue",
+    /// As many LACP packets of the port wait as may.
+    LacpQueue = "lacp-queue",
+    /// No member of the bond works.
+    BondDown = "bond-down",
     /// The bridge has no device for its LOCAL port.
     NoLocalPort = "no-local-port",
     /// It came by a tunnel that no port is.

@@ -1,5 +1,6 @@
 //! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
+use crate::bond::Bonds;
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
 use crate::expiry::Expirable;
 use crate::features::DpFeatures;
@@ -47,6 +48,7 @@ pub(crate) struct Bridge {
     /// The options of Geneve that fields stand for in its rules.
     pub tunnel_options: OptionMap,
     pub mirrors: Mirrors,
+    pub bonds: Bonds,
     pub macs: RwLock<MacTable>,
     /// Flows that OpenFlow does not show.
     pub hidden_flows: Vec<HiddenFlow>,
@@ -142,6 +144,7 @@ impl Bridge {
             meters: Meters::new(),
             tunnel_options: OptionMap::default(),
             mirrors: Mirrors::default(),
+            bonds: Bonds::default(),
             macs: RwLock::new(macs),
             hidden_flows: Vec::new(),
             has_in_band: false,

@@ -249,6 +249,7 @@ impl Frozen {
             actions: left,
             action_set: paused.action_set.clone(),
             userdata: Vec::new(),
+            bond: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! to be woken by the next effect ([`EffectQueue::await_next`]): so effects cost a wake-up only while there are few.
 
 use crate::bridge_config::BridgeId;
+use crate::mac::LearnPacket;
 use crate::rule::Rule;
 use parking_lot::Mutex;
 use sluice_flow::{Mac, OfPort};
@@ -24,7 +25,7 @@ const MAX_WAITING: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     /// An address sent a packet from a port.
-    LearnMac { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, now_ms: u64 },
+    LearnMac { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, packet: LearnPacket, now_ms: u64 },
     /// A `learn` action makes a rule of a packet that came by that port.
     Learn { bridge: BridgeId, port: OfPort, flow: Arc<FlowMod>, limit: u32, now_ms: u64 },
     /// A neighbour in a bridge's network has shown its address.
@@ -118,7 +119,8 @@ mod tests {
     use super::*;
 
     fn learn() -> Effect {
-        Effect::LearnMac { bridge: BridgeId(0), vlan: 0, mac: Mac([2; 6]), port: OfPort(1), now_ms: 0 }
+        let packet = LearnPacket::default();
+        Effect::LearnMac { bridge: BridgeId(0), vlan: 0, mac: Mac([2; 6]), port: OfPort(1), packet, now_ms: 0 }
     }
 
     #[test]

@@ -62,6 +62,7 @@
 //! | [`table_capacity`], [`eviction`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
 //! | [`rule_memory`] | the memory of rules and groups, shared by those who make them |
 //! | [`bfd`] | the ports that have BFD sessions |
+//! | [`bond`] | bonds of several ports |
 //! | [`hidden_flow`] | flows that OpenFlow does not show |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
@@ -80,6 +81,7 @@
 
 mod action_refs;
 mod bfd;
+mod bond;
 mod bridge;
 mod bridge_config;
 mod changed_rules;
@@ -138,6 +140,7 @@ mod xlate_cache;
 mod xlate_cache_size;
 
 pub use bfd::BfdPort;
+pub use bond::{BondBalance, BondState};
 pub use bridge_config::{
     BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, NormalSettings, TableConfig, TableMiss,
 };

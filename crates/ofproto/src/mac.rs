@@ -45,7 +45,22 @@ struct MacEntry {
     stamp: u64,
     /// The second in which it expires; `None` if static.
     expires_s: Option<u64>,
+    /// Until then gratuitous ARP that comes by a bond does not move it.
+    locked_until_s: u64,
 }
+
+/// What is special about the packet that taught an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LearnPacket {
+    /// It is gratuitous ARP: a station has moved.
+    pub is_gratuitous: bool,
+    /// It came by a bond, and may be one of ours that came back.
+    pub is_from_bond: bool,
+}
+
+/// How long a station that has moved to a port that is no bond stays there, whatever bonds say, seconds.
+/// Source: OVS lib/mac-learning.h, `MAC_GRAT_ARP_LOCK_TIME`.
+const GRATUITOUS_LOCK_S: u64 = 5;
 
 /// The counters of `fdb/stats-show`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +182,36 @@ impl MacTable {
         is_new_or_moved
     }
 
+    /// The same, of a packet that may be special. Gratuitous ARP from elsewhere than bonds locks the entry for some
+    /// seconds: bonds send it on, and what comes back by another member must not move the station.
+    pub fn learn_of(&mut self, packet: LearnPacket, (vlan, mac): (u16, Mac), port: OfPort, now_s: u64) -> bool {
+        if packet.is_gratuitous && packet.is_from_bond && self.is_locked(vlan, mac, now_s) {
+            return false;
+        }
+        let is_news = self.learn(vlan, mac, port, now_s);
+        if let Some(entry) = self.entries.get_mut(&(vlan, mac))
+            && packet.is_gratuitous
+            && !packet.is_from_bond
+        {
+            entry.locked_until_s = now_s + GRATUITOUS_LOCK_S;
+        }
+        is_news
+    }
+
+    /// Whether [`MacTable::learn_of`] would change anything.
+    pub fn needs_learning_of(&self, packet: LearnPacket, (vlan, mac): (u16, Mac), port: OfPort, now_s: u64) -> bool {
+        match packet {
+            LearnPacket { is_gratuitous: true, is_from_bond: false } => self.may_learn(vlan, mac),
+            LearnPacket { is_gratuitous: true, is_from_bond: true } if self.is_locked(vlan, mac, now_s) => false,
+            _ => self.needs_learning(vlan, mac, port, now_s),
+        }
+    }
+
+    /// Whether gratuitous ARP that comes by a bond does not move an address now.
+    pub fn is_locked(&self, vlan: u16, mac: Mac, now_s: u64) -> bool {
+        self.entries.get(&(vlan, mac)).is_some_and(|entry| entry.locked_until_s > now_s)
+    }
+
     /// Adds a static entry.
     pub fn add_static(&mut self, vlan: u16, mac: Mac, port: OfPort) {
         self.put(vlan, mac, port, None);
@@ -280,8 +325,10 @@ impl MacTable {
         let learned = |entry: MacEntry| entry.expires_s.map(|_| entry.port);
         let stamp = self.next_stamp;
         self.next_stamp += 1;
-        let entry = MacEntry { port, stamp, expires_s };
-        let old = self.unlink(vlan, mac).and_then(learned);
+        let old = self.unlink(vlan, mac);
+        let locked_until_s = old.map_or(0, |old| old.locked_until_s);
+        let entry = MacEntry { port, stamp, expires_s, locked_until_s };
+        let old = old.and_then(learned);
         // A port whose entry is only used again keeps its place among equally full ones.
         if old != learned(entry) {
             old.inspect(|port| self.usage.decrease(*port));

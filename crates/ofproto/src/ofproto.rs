@@ -76,6 +76,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Writer {
     next_bridge: u32,
+    pub next_bond: u32,
     /// Removed rules that controllers are told of.
     pub removed: RemovedRules,
     /// Vacancy events that controllers are told of.
@@ -458,7 +459,9 @@ impl Ofproto {
             if vlan_changed {
                 state.bridges[at].macs.get_mut().flush_port(number);
             }
-            let bridge = &state.bridges[at];
+            let bridge = &mut state.bridges[at];
+            bridge.bonds.refresh(&bridge.ports);
+            let bridge = &*bridge;
             Ok(bridge.ports.get(&number).map_or_else(Changes::default, |port| Changes::of_port(bridge, port)))
         })?;
         self.announce(&changes);

@@ -39,6 +39,10 @@ pub struct PortConfig {
     pub bfd: Option<Arc<sluice_bfd::Config>>,
     /// Whether that session says that the port leads nowhere.
     pub bfd_down: bool,
+    /// Whether LACP is spoken on it: its packets are not forwarded.
+    pub lacp: bool,
+    /// Whether LACP says that the port is not to be used.
+    pub lacp_down: bool,
 }
 
 /// What a port is attached to.
@@ -126,6 +130,8 @@ impl PortConfig {
             up: true,
             bfd: None,
             bfd_down: false,
+            lacp: false,
+            lacp_down: false,
         }
     }
 
@@ -140,9 +146,9 @@ impl PortConfig {
     }
 
     /// Whether `bundle` and groups may choose it, and what OpenFlow calls live: its link is up, no controller has taken
-    /// it down, and its BFD session, if it has one, says that the other end hears.
+    /// it down, and BFD and LACP, if they are spoken on it, say that the other end hears.
     pub fn is_live(&self) -> bool {
-        self.up && !self.down && !self.bfd_down
+        self.up && !self.down && !self.bfd_down && !self.lacp_down
     }
 
     /// Its datapath port, if it has one: of a tunnel the one that it shares with others.

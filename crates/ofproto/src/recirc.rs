@@ -76,6 +76,8 @@ pub(crate) struct Frozen {
     pub actions: FrozenActions,
     pub action_set: Vec<OfAction>,
     pub userdata: Vec<u8>,
+    /// The bond that the packet leaves by; then nothing else of the state counts.
+    pub bond: Option<u32>,
 }
 
 /// A frozen translation and its id.
@@ -128,6 +130,26 @@ struct RecircEntry {
 }
 
 impl Frozen {
+    /// The state of packets that leave by the bond of that number.
+    pub fn of_bond(bridge: BridgeId, id: u32) -> Self {
+        Frozen {
+            bridge,
+            table: 0,
+            in_port: OfPort::NONE,
+            tunnel: Tunnel::NONE,
+            registers: Line::ZERO,
+            metadata: 0,
+            stack: Vec::new(),
+            was_mpls: false,
+            conntracked: false,
+            mirrors: 0,
+            actions: FrozenActions::default(),
+            action_set: Vec::new(),
+            userdata: Vec::new(),
+            bond: Some(id),
+        }
+    }
+
     /// What it counts against [`MAX_IDS`].
     fn units(&self) -> usize {
         let actions = (self.actions.actions.len() + self.action_set.len()) * size_of::<OfAction>();
@@ -291,21 +313,7 @@ mod tests {
     use super::*;
 
     fn state(table: u8) -> Frozen {
-        Frozen {
-            bridge: BridgeId(0),
-            table,
-            in_port: OfPort(1),
-            tunnel: Tunnel::NONE,
-            registers: Line::ZERO,
-            metadata: 0,
-            stack: Vec::new(),
-            was_mpls: false,
-            conntracked: false,
-            mirrors: 0,
-            actions: FrozenActions::default(),
-            action_set: Vec::new(),
-            userdata: Vec::new(),
-        }
+        Frozen { table, in_port: OfPort(1), bond: None, ..Frozen::of_bond(BridgeId(0), 0) }
     }
 
     const PORT: Ingress = (BridgeId(0), OfPort(1));

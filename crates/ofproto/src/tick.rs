@@ -64,11 +64,11 @@ impl Ofproto {
         let (mut learned, mut closing): (Vec<LearnedFlow>, _) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
+                Effect::LearnMac { bridge, vlan, mac, port, packet, now_ms } => {
                     if let Some(b) = self.state().bridge(bridge).filter(|b| b.ports.contains_key(&port)) {
                         let mut macs = b.macs.write();
                         self.count_static_move(&macs, vlan, mac, port);
-                        if macs.learn(vlan, mac, port, now_ms / 1000) {
+                        if macs.learn_of(packet, (vlan, mac), port, now_ms / 1000) {
                             changes.add_mac_entries(bridge, macs.take_changed());
                         }
                     }
@@ -108,11 +108,11 @@ impl Ofproto {
     /// Whether an effect would change something. It may say yes too often, never no.
     fn would_change(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
+            Effect::LearnMac { bridge, vlan, mac, port, packet, now_ms } => {
                 self.state_on_pmd().bridge(*bridge).is_some_and(|b| {
                     let macs = b.macs.read();
                     self.count_static_move(&macs, *vlan, *mac, *port);
-                    macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
+                    macs.needs_learning_of(*packet, (*vlan, *mac), *port, now_ms / 1000)
                 })
             }
             Effect::Learn { bridge, flow, limit, now_ms, .. } => {

@@ -204,10 +204,13 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
     out += &format!("Datapath actions: {}", show_actions(&xout.actions, names));
     if let Some(failure) = xout.failure {
         out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());
-    } else if xout.is_slow || xout.is_bfd {
+    } else if xout.is_slow || xout.is_bfd || xout.is_lacp {
         out += "\nThis flow is handled by the userspace slow path because it:\n";
         if xout.is_bfd {
             out += "  - Consists of BFD packets.\n";
+        }
+        if xout.is_lacp {
+            out += "  - Consists of LACP packets.\n";
         }
         if xout.is_slow {
             out += "  - Uses action(s) not supported by datapath.\n";

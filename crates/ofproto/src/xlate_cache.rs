@@ -8,6 +8,7 @@
 use crate::bridge_config::BridgeId;
 use crate::effects::Effect;
 use crate::group::Group;
+use crate::mac::LearnPacket;
 use crate::mirror::MirrorCounts;
 use crate::patch_counts::PatchCounts;
 use crate::recirc::Recirculation;
@@ -16,7 +17,7 @@ use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
 use crate::xlate_cache_size::{bytes_of, merge};
 use parking_lot::{Mutex, MutexGuard};
-use sluice_action::{FlowCharge, FlowMemory, FlowStats, Xcache};
+use sluice_action::{BondTable, FlowCharge, FlowMemory, FlowStats, Xcache};
 use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
 use std::net::Ipv6Addr;
@@ -33,7 +34,7 @@ pub(crate) enum XcEntry {
     /// Searched a table, successfully or not, that many times.
     Table { bridge: BridgeId, table: u8, matched: bool, counts: Arc<TableCounts>, key: SearchKey, times: u32 },
     /// Learned a MAC entry from the packet's source address.
-    MacLearn { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
+    MacLearn { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, packet: LearnPacket },
     /// Looked up the port of a MAC entry, successfully or not.
     MacLookup { bridge: BridgeId, vlan: u16, mac: Mac },
     /// Learned a rule of a packet that came by that port.
@@ -50,6 +51,8 @@ pub(crate) enum XcEntry {
     Patch { from: Arc<PatchCounts>, to: Arc<PatchCounts> },
     /// Copied for a mirror.
     Mirror(Arc<MirrorCounts>),
+    /// Left by a bucket of a bond.
+    Bond { table: Arc<BondTable>, bucket: u8 },
     /// Froze or resumed a translation. The recirculation id lives as long as this entry.
     Recirculation(Arc<Recirculation>),
 }
@@ -65,6 +68,12 @@ pub(crate) enum Dependency {
     Meter(u32),
     /// Whether a table may have another learned rule.
     TableCapacity(u8),
+    /// How a bond balances, and which members it has.
+    Bond(u32),
+    /// Which member each bucket of a bond has.
+    BondBuckets(u32),
+    /// Which packets are admitted that come by a member of a bond.
+    BondInput(OfPort),
     /// The Ethernet address of a tunnel's next hop.
     Neighbour(Ipv6Addr),
 }
@@ -158,6 +167,7 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
             XcEntry::Table { counts, matched, times, .. } => counts.credit(*matched, push.packets * u64::from(*times)),
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
             XcEntry::Mirror(counts) => counts.credit(push.packets, push.bytes),
+            XcEntry::Bond { table, bucket } => table.credit(*bucket, push.bytes),
             XcEntry::Patch { from, to } => {
                 from.send(push.packets, push.bytes);
                 to.receive(push.packets, push.bytes);
@@ -202,8 +212,8 @@ impl XcEntry {
     pub fn effect(&self, push: Push) -> Option<Effect> {
         let now_ms = push.used_ms;
         match self {
-            &XcEntry::MacLearn { bridge, vlan, mac, port } => {
-                Some(Effect::LearnMac { bridge, vlan, mac, port, now_ms })
+            &XcEntry::MacLearn { bridge, vlan, mac, port, packet } => {
+                Some(Effect::LearnMac { bridge, vlan, mac, port, packet, now_ms })
             }
             &XcEntry::Neighbour { bridge, ip, mac } => Some(Effect::Neighbour { bridge, ip, mac, now_ms }),
             XcEntry::Learn { bridge, port, flow, limit } => {

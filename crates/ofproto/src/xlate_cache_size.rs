@@ -5,6 +5,7 @@
 //! of a table and input port are merged, too: then any change in the table asks the megaflow again.
 
 use crate::bridge_config::BridgeId;
+use crate::mac::LearnPacket;
 use crate::search_key::SearchKey;
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_action::ALLOCATION_BYTES;
@@ -27,7 +28,7 @@ enum Same {
     Table { bridge: BridgeId, table: u8, matched: bool, key: SearchKey },
     Depends(BridgeId, Dependency),
     MacLookup(BridgeId, u16, Mac),
-    MacLearn(BridgeId, u16, Mac, OfPort),
+    MacLearn(BridgeId, u16, Mac, OfPort, LearnPacket),
 }
 
 /// The memory of an xlate cache with these entries.
@@ -74,7 +75,9 @@ fn merge_by(entries: Vec<XcEntry>, key_of: impl Fn(&SearchKey) -> SearchKey) -> 
             }
             XcEntry::Depends { bridge, on } => (Same::Depends(*bridge, *on), 1),
             XcEntry::MacLookup { bridge, vlan, mac } => (Same::MacLookup(*bridge, *vlan, *mac), 1),
-            XcEntry::MacLearn { bridge, vlan, mac, port } => (Same::MacLearn(*bridge, *vlan, *mac, *port), 1),
+            XcEntry::MacLearn { bridge, vlan, mac, port, packet } => {
+                (Same::MacLearn(*bridge, *vlan, *mac, *port, *packet), 1)
+            }
             _ => {
                 merged.push(entry);
                 continue;

@@ -31,6 +31,11 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
     let nested = |actions| fmt::from_fn(move |f| list(f, actions, names));
     match action {
         Action::Output(port) => write!(f, "{}", names.display(*port)),
+        Action::BondOutput { bond, bucket } => match bond.0.port(*bucket) {
+            Some(port) => write!(f, "{}", names.display(port)),
+            None => f.write_str("drop"),
+        },
+        Action::LbOutput { bond, .. } => write!(f, "lb_output({})", bond.0.id()),
         Action::Set { header, fields } => write!(f, "set({})", set(*header, fields)),
         Action::SetTunnel(set) => {
             let options = set.options.iter().map(ToString::to_string).collect();
@@ -75,6 +80,7 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
             hex(*cookie)
         ),
         Action::Bfd { .. } => f.write_str("userspace(pid=0,slow_path(bfd))"),
+        Action::Lacp { .. } => f.write_str("userspace(pid=0,slow_path(lacp))"),
         Action::Drop => f.write_str("drop"),
     }
 }

@@ -80,6 +80,7 @@ impl Translator<'_> {
             actions,
             action_set,
             userdata: Vec::new(),
+            bond: None,
         }
     }
 

@@ -22,6 +22,7 @@
 //! | [`output`] | outputs, floods, patch ports, controllers |
 //! | [`tunnel`], [`native_tunnel`] | outputs to tunnels, and what is special about packets that came by one |
 //! | [`normal`] | `NORMAL`, the learning switch |
+//! | [`bond`] | packets that come by bonds and leave by them |
 //! | [`mirror`] | copies of what ports receive and send |
 //! | [`nested`] | `clone`, action sets, `check_pkt_larger` |
 //! | [`ct`] | connection tracking |
@@ -33,6 +34,7 @@
 //! | [`tags`], [`hash`], [`protocol`] | VLAN tags and MPLS labels; hashes of fields; protocols of a key |
 
 mod actions;
+mod bond;
 mod clauses;
 pub(crate) mod commit;
 pub(crate) mod ct;
@@ -211,6 +213,8 @@ pub(crate) struct Translator<'a> {
     is_slow: bool,
     /// The packet belongs to a BFD session.
     is_bfd: bool,
+    /// The packet is of LACP.
+    is_lacp: bool,
     /// The drop reason if the packet is sent nowhere.
     no_output: DropReason,
     tracer: Option<&'a mut Tracer>,

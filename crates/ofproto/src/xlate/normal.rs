@@ -5,7 +5,7 @@
 
 use super::start::dropped_from_output;
 use super::{Translator, tags};
-use crate::mac::MacTable;
+use crate::mac::{LearnPacket, MacTable};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::xlate_cache::{Dependency, XcEntry};
 use parking_lot::RwLockReadGuard;
@@ -139,9 +139,14 @@ impl Translator<'_> {
             return self.detail("packet has reserved destination MAC, dropping");
         }
         // Gratuitous ARP matters only to bonds, but OVS looks for it always.
-        self.look_for_gratuitous_arp();
+        let is_gratuitous = self.is_gratuitous_arp();
+        if !self.is_admitted_by_bond(in_port, vlans.0[0].vid, is_gratuitous) {
+            return;
+        }
         if !from_controller {
-            self.learn_mac(in_port, vlans.0[0].vid);
+            let is_from_bond = bridge.bonds.of(in_port).is_some();
+            let packet = LearnPacket { is_gratuitous, is_from_bond };
+            self.learn_mac(bridge.bonds.lead(in_port), vlans.0[0].vid, packet);
         }
         self.forward(in_port, vlans);
     }
@@ -193,43 +198,49 @@ impl Translator<'_> {
         is_ieee || dst & !0x7 == 0x0100_0ccc_ccc0 || PROTOCOLS.contains(&dst)
     }
 
-    fn look_for_gratuitous_arp(&mut self) {
+    fn is_gratuitous_arp(&mut self) -> bool {
+        const REQUEST: u64 = 1;
+        const REPLY: u64 = 2;
         if self.ethertype() != ethertype::ARP || self.number(layout::DL_DST) != 0xffff_ffff_ffff {
-            return;
+            return false;
         }
         self.look_at(layout::NW_PROTO, 0xff);
-        if self.number(layout::NW_PROTO) == 1 {
-            [layout::NW_SRC, layout::NW_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        if self.number(layout::NW_PROTO) != REQUEST {
+            return self.number(layout::NW_PROTO) == REPLY;
         }
+        [layout::NW_SRC, layout::NW_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        self.number(layout::NW_SRC) == self.number(layout::NW_DST)
     }
 
-    fn mac(&self, span: Span) -> Mac {
+    pub(super) fn mac(&self, span: Span) -> Mac {
         Mac(self.flow.get(span).try_into().expect("invariant: an Ethernet address has six bytes"))
     }
 
-    fn learn_mac(&mut self, port: OfPort, vlan: u16) {
+    fn learn_mac(&mut self, port: OfPort, vlan: u16, packet: LearnPacket) {
         let mac = self.mac(layout::DL_SRC);
         let bridge = self.bridge;
         let is_new = self.side_effects && self.tracer.is_some() && self.macs().may_learn(vlan, mac) && {
             let is_static = self.macs().is_static(vlan, mac) == Some(true);
             !is_static && self.lookup_mac(vlan, mac) != Some(port)
         };
-        self.xcache.push(XcEntry::MacLearn { bridge: bridge.id, vlan, mac, port });
+        self.xcache.push(XcEntry::MacLearn { bridge: bridge.id, vlan, mac, port, packet });
         if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
             self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", mac, config.name));
         }
     }
 
-    fn macs(&self) -> RwLockReadGuard<'_, MacTable> {
+    pub(super) fn macs(&self) -> RwLockReadGuard<'_, MacTable> {
         self.bridge.macs.read()
     }
 
     /// The port of an address. What this packet itself has taught is not in the MAC table yet, so its entries come
     /// first.
-    fn lookup_mac(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
+    pub(super) fn lookup_mac(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
         let macs = self.macs();
         let own = |entry: &XcEntry| match entry {
-            XcEntry::MacLearn { bridge, vlan: v, mac: m, port } if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) => {
+            XcEntry::MacLearn { bridge, vlan: v, mac: m, port, .. }
+                if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) =>
+            {
                 Some(*port)
             }
             _ => None,
@@ -248,7 +259,7 @@ impl Translator<'_> {
                 self.depend_on(Dependency::Port(port));
                 self.warn("learned port is a mirror port, dropping");
             }
-            Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
+            Some(port) if bridge.bonds.lead(port) == bridge.bonds.lead(in_port) => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
                 // `output_to` records the dependency on the port.
                 Some(config) => {
@@ -269,7 +280,9 @@ impl Translator<'_> {
                         // Frames with a second VLAN do not leave here. OVS 3.1 does not match that.
                         tags::look_at_tci(&mut self.wc, 1, VID);
                     }
-                    let is_floodable = *port != in_port && !config.no_flood && !bridge.mirrors.has_output(*port);
+                    // A bond gets one copy, for which its lead stands.
+                    let is_other = bridge.bonds.lead(*port) == *port && bridge.bonds.lead(in_port) != *port;
+                    let is_floodable = is_other && !config.no_flood && !bridge.mirrors.has_output(*port);
                     if is_floodable && vlans.are_carried_by(&config.vlan) {
                         self.output_with(config, vlans);
                     }
@@ -295,7 +308,10 @@ impl Translator<'_> {
             tags::look_at_tci(&mut self.wc, 1, VID | PCP);
         }
         outside.put(&mut self.flow, port.priority_tags);
-        self.output_to(port.number, false, false);
+        match self.bridge.bonds.of(port.number) {
+            Some(bond) => self.output_to_bond(port, bond, outside.outer_vid()),
+            None => self.output_to(port.number, false, false),
+        }
         before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(&mut self.flow, i, tag));
     }
 }

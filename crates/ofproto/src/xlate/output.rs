@@ -176,7 +176,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Whether the packet came in by a protected port.
-    fn is_from_protected(&mut self) -> bool {
+    pub(super) fn is_from_protected(&mut self) -> bool {
         let in_port = self.in_port();
         self.depend_on(Dependency::Port(in_port));
         self.bridge.ports.get(&in_port).is_some_and(|port| port.is_protected)

@@ -1,4 +1,4 @@
-//! Packets that the switch takes for itself, whatever the rules say: those of BFD sessions. Source: Open vSwitch
+//! Packets that the switch takes for itself, whatever the rules say: those of BFD sessions and of LACP. Source: Open vSwitch
 //! ofproto/ofproto-dpif-xlate.c, `process_special`; lib/bfd.c, `bfd_should_process_flow`.
 
 use super::Translator;
@@ -14,8 +14,26 @@ use sluice_packet::headers::{ethertype, ip_proto};
 const LATER: u64 = 2;
 
 impl Translator<'_> {
-    /// Hands a packet that belongs to the port's BFD session to it; then nothing else happens to the packet.
+    /// Hands a packet of a protocol that the port speaks with its neighbour to that session; then nothing else happens to it.
     pub(super) fn take_for_session(&mut self, port: &PortConfig) -> bool {
+        self.take_for_bfd(port) || self.take_for_lacp(port)
+    }
+
+    fn take_for_lacp(&mut self, port: &PortConfig) -> bool {
+        if !port.lacp {
+            return false;
+        }
+        self.depend_on(Dependency::Port(port.number));
+        if ethertype_of(&self.flow) != sluice_lacp::ETHERTYPE {
+            return false;
+        }
+        self.commit();
+        self.emit(Action::Lacp { bridge: self.bridge.id.0, port: port.number.0 });
+        self.is_lacp = true;
+        true
+    }
+
+    fn take_for_bfd(&mut self, port: &PortConfig) -> bool {
         let Some(config) = &port.bfd else { return false };
         self.depend_on(Dependency::Port(port.number));
         if !self.is_of_session(config) {

@@ -57,6 +57,8 @@ pub(crate) struct XlateOut {
     pub is_slow: bool,
     /// The packet belongs to a BFD session.
     pub is_bfd: bool,
+    /// The packet is of LACP.
+    pub is_lacp: bool,
     pub no_output: DropReason,
 }
 
@@ -155,6 +157,7 @@ impl<'a> Translator<'a> {
             cacheable: true,
             is_slow: false,
             is_bfd: false,
+            is_lacp: false,
             no_output: DropReason::Rules,
             tracer,
         };
@@ -178,7 +181,10 @@ impl<'a> Translator<'a> {
                     self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
                     return self.fail(Failure::NoRecirculation);
                 };
-                self.xcache.push(XcEntry::Recirculation(Arc::clone(recirculation)));
+                // A bond keeps its own, and what it sends does not depend on the bridge's ports.
+                if recirculation.frozen.bond.is_none() {
+                    self.xcache.push(XcEntry::Recirculation(Arc::clone(recirculation)));
+                }
                 (Some(&*recirculation.frozen), false)
             }
             _ => (None, false),
@@ -187,6 +193,10 @@ impl<'a> Translator<'a> {
             Some(frozen) if !self.thaw(frozen) => return,
             Some(_) => {}
             None => self.conntracked = self.number(layout::CT_STATE) & u64::from(ct_state::TRACKED) != 0,
+        }
+        if let Some(bond) = frozen.and_then(|frozen| frozen.bond) {
+            self.output_by_hash(bond);
+            return self.tidy_mask();
         }
         // A translation that paused after its last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
@@ -330,6 +340,7 @@ impl<'a> Translator<'a> {
             cacheable: self.cacheable && !is_oversize && !self.failure.is_some_and(Failure::is_passing),
             is_slow: self.is_slow || is_oversize,
             is_bfd: self.is_bfd,
+            is_lacp: self.is_lacp,
             no_output: self.no_output,
         }
     }

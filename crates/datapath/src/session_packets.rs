@@ -1,9 +1,8 @@
-//! BFD packets on their way to the thread that has the sessions.
+//! Packets of sessions that ports have with their neighbours, of BFD or LACP, on their way to the thread that has them.
 //!
 //! Each session may have a few packets waiting, whatever comes by its port: a flood of one port's leaves the others' ways
 //! open, and costs the thread no more than these few a pass.
 
-use sluice_action::Action;
 use sluice_fate::DropReason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -19,9 +18,31 @@ const COUNTS: usize = 256;
 /// Bytes of a packet that are kept: more than headers with tags and options, and a control packet.
 const BYTES_MAX: usize = 256;
 
+/// What a session speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionProtocol {
+    /// Bidirectional forwarding detection.
+    Bfd,
+    /// The link aggregation control protocol.
+    Lacp,
+}
+
+impl SessionProtocol {
+    /// All of them, by their numbers.
+    pub const ALL: [SessionProtocol; 2] = [SessionProtocol::Bfd, SessionProtocol::Lacp];
+
+    /// Why a packet is dropped if too many wait.
+    fn drop_reason(self) -> DropReason {
+        match self {
+            SessionProtocol::Bfd => DropReason::BfdQueue,
+            SessionProtocol::Lacp => DropReason::LacpQueue,
+        }
+    }
+}
+
 /// A packet for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BfdPacket {
+pub struct SessionPacket {
     /// The number of its bridge.
     pub bridge: u32,
     /// The OpenFlow number of its port.
@@ -32,7 +53,7 @@ pub struct BfdPacket {
 
 /// What is in the queue.
 enum Message {
-    Packet(BfdPacket),
+    Packet(SessionPacket),
     /// A thread waits until all that came before is done; it is told whether anything was sent.
     Barrier(Sender<bool>),
     Wake,
@@ -40,28 +61,29 @@ enum Message {
 
 type Waiting = Arc<[AtomicU32; COUNTS]>;
 
-/// The way to the sessions.
+/// The way to the sessions of a protocol.
 #[derive(Clone)]
-pub(crate) struct BfdQueue {
+pub(crate) struct SessionQueue {
+    protocol: SessionProtocol,
     queue: SyncSender<Message>,
     waiting: Waiting,
 }
 
 /// The packets, as the thread of the sessions gets them.
-pub struct BfdPackets {
+pub struct SessionPackets {
     queue: Receiver<Message>,
     waiting: Waiting,
 }
 
 /// What came in a while.
 #[derive(Default)]
-pub struct BfdArrivals {
+pub struct SessionArrivals {
     /// The packets, in order.
-    pub packets: Vec<BfdPacket>,
+    pub packets: Vec<SessionPacket>,
     barriers: Vec<Sender<bool>>,
 }
 
-impl BfdArrivals {
+impl SessionArrivals {
     /// Says that all of it is done, and whether that sent anything.
     pub fn done(self, has_sent: bool) {
         self.barriers.into_iter().for_each(|waiting| _ = waiting.send(has_sent));
@@ -72,26 +94,26 @@ fn count_of(bridge: u32, port: u16) -> usize {
     (bridge as usize).wrapping_mul(31).wrapping_add(port.into()) % COUNTS
 }
 
-impl BfdQueue {
-    pub fn new() -> (Self, BfdPackets) {
+impl SessionQueue {
+    pub fn new(protocol: SessionProtocol) -> (Self, SessionPackets) {
         // As long as all counts together, and some for barriers.
         let (queue, receiver) = mpsc::sync_channel(COUNTS * A_SESSION as usize + COUNTS);
         let waiting: Waiting = Arc::new([const { AtomicU32::new(0) }; COUNTS]);
-        (BfdQueue { queue, waiting: Arc::clone(&waiting) }, BfdPackets { queue: receiver, waiting })
+        let packets = SessionPackets { queue: receiver, waiting: Arc::clone(&waiting) };
+        (SessionQueue { protocol, queue, waiting }, packets)
     }
 
     /// Hands over a packet, if its session has not too many waiting.
-    pub fn send(&self, action: &Action, bytes: &[u8]) -> Result<(), DropReason> {
-        let Action::Bfd { bridge, port } = *action else { return Ok(()) };
+    pub fn send(&self, bridge: u32, port: u16, bytes: &[u8]) -> Result<(), DropReason> {
         let count = &self.waiting[count_of(bridge, port)];
         if count.fetch_add(1, Relaxed) < A_SESSION {
-            let packet = BfdPacket { bridge, port, bytes: bytes[..bytes.len().min(BYTES_MAX)].to_vec() };
+            let packet = SessionPacket { bridge, port, bytes: bytes[..bytes.len().min(BYTES_MAX)].to_vec() };
             if self.queue.try_send(Message::Packet(packet)).is_ok() {
                 return Ok(());
             }
         }
         count.fetch_sub(1, Relaxed);
-        Err(DropReason::BfdQueue)
+        Err(self.protocol.drop_reason())
     }
 
     /// Ends the wait of the thread.
@@ -107,10 +129,10 @@ impl BfdQueue {
     }
 }
 
-impl BfdPackets {
+impl SessionPackets {
     /// What there is, after a wait of at most so long for the first of it; `None` if there will never be anything again.
-    pub fn receive(&self, span: Duration) -> Option<BfdArrivals> {
-        let mut arrivals = BfdArrivals::default();
+    pub fn receive(&self, span: Duration) -> Option<SessionArrivals> {
+        let mut arrivals = SessionArrivals::default();
         match self.queue.recv_timeout(span) {
             Ok(message) => self.take(message, &mut arrivals),
             Err(RecvTimeoutError::Timeout) => {}
@@ -122,7 +144,7 @@ impl BfdPackets {
         Some(arrivals)
     }
 
-    fn take(&self, message: Message, arrivals: &mut BfdArrivals) {
+    fn take(&self, message: Message, arrivals: &mut SessionArrivals) {
         match message {
             Message::Packet(packet) => {
                 self.waiting[count_of(packet.bridge, packet.port)].fetch_sub(1, Relaxed);
@@ -140,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_port_leaves_room_for_others() {
-        let (queue, packets) = BfdQueue::new();
-        let send = |port| queue.send(&Action::Bfd { bridge: 1, port }, &[7; 1000]);
+        let (queue, packets) = SessionQueue::new(SessionProtocol::Bfd);
+        let send = |port| queue.send(1, port, &[7; 1000]);
         let taken = (0..1000).filter(|_| send(1).is_ok()).count();
         assert_eq!(taken, A_SESSION as usize);
         assert_eq!((send(1), send(2)), (Err(DropReason::BfdQueue), Ok(())));
@@ -153,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_barrier_hears_what_was_done() {
-        let (queue, packets) = BfdQueue::new();
+        let (queue, packets) = SessionQueue::new(SessionProtocol::Bfd);
         let waiter = std::thread::spawn(move || queue.wait_until_handled(Duration::from_secs(10)));
         packets.receive(Duration::from_secs(10)).unwrap().done(true);
         assert!(waiter.join().unwrap());
