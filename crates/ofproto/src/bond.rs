@@ -190,6 +190,11 @@ impl Ofproto {
         self.announce(&changes);
     }
 
+    /// The number of a bridge, as actions for sessions have it.
+    pub fn bridge_number(&self, bridge: &str) -> Option<u32> {
+        self.state().bridge_named(bridge).map(|bridge| bridge.id.0)
+    }
+
     /// What a bridge has learned that is not behind a port: VLANs and addresses.
     pub fn learned_elsewhere(&self, bridge: &str, port: OfPort) -> Vec<(u16, [u8; 6])> {
         let state = self.state();

@@ -1,6 +1,6 @@
 //! The steps that lead from one desired state to another, as data: listed, and what each makes of a state.
 
-use crate::desired::{Bridge, DesiredState, Port, Sources};
+use crate::desired::{Bridge, Bundle, DesiredState, Port, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings};
@@ -103,6 +103,13 @@ pub enum Change {
         /// The mirrors as they are to be.
         mirrors: Vec<MirrorConfig>,
     },
+    /// A bridge's bonds change, or LACP on its ports.
+    SetBundles {
+        /// The bridge.
+        bridge: String,
+        /// The bundles as they are to be.
+        bundles: Vec<Bundle>,
+    },
     /// What the tables of a bridge hold changes.
     SetSources {
         /// The bridge.
@@ -177,7 +184,7 @@ fn identity(bridge: &Bridge) -> impl PartialEq + use<> {
 
 /// What cannot change while the port stays, likewise.
 fn port_identity(port: &Port) -> impl PartialEq + use<> {
-    (port.kind.clone(), port.ofport_request, port.peer().map(str::to_owned))
+    (port.kind.clone(), port.ofport_request)
 }
 
 /// The steps by when they are to be taken.
@@ -213,6 +220,9 @@ impl Steps {
         }
         let added = new.ports.iter().filter(|port| !had.contains_key(port.name.as_str()));
         self.coming.extend(added.map(|port| Change::AddPort { bridge: name(), port: port.clone().into() }));
+        if old.bundles != new.bundles {
+            self.loading.push(Change::SetBundles { bridge: name(), bundles: new.bundles.clone() });
+        }
         if old.mirrors != new.mirrors {
             self.loading.push(Change::SetMirrors { bridge: name(), mirrors: new.mirrors.clone() });
         }
@@ -282,6 +292,9 @@ impl DesiredState {
             }
             Change::SetMirrors { bridge, mirrors } => {
                 self.with_bridge(bridge, |bridge| bridge.mirrors.clone_from(mirrors));
+            }
+            Change::SetBundles { bridge, bundles } => {
+                self.with_bridge(bridge, |bridge| bridge.bundles.clone_from(bundles));
             }
             Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
                 bridge.fail_mode = settings.fail_mode;

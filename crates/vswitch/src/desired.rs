@@ -1,10 +1,12 @@
 //! What a switch is to be, in plain types: whichever front end says so, a file or a database.
 
 mod bridge;
+mod bundle;
 mod check;
 mod port;
 
 pub use bridge::{Bridge, Source, Sources};
+pub use bundle::{Bundle, LacpMember, LacpSettings};
 pub use check::{Invalid, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
 

@@ -8,6 +8,7 @@
 //! | [`assembly`], [`ports`] | pools, PMDs, tables, bridges and ports, joined |
 //! | [`backends`] | the datapath ports that serve tunnels |
 //! | [`bfd`] | the BFD sessions of its ports |
+//! | [`bundles`] | its bonds, and LACP on its ports |
 //! | [`sources`] | what tables hold, from text |
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
@@ -22,6 +23,7 @@
 mod assembly;
 mod backends;
 mod bfd;
+mod bundles;
 mod change;
 mod desired;
 mod error;
@@ -34,9 +36,10 @@ mod switch;
 
 pub use assembly::Assembly;
 pub use backends::{Backend, Backends};
+pub use bundles::BundleStatus;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
-    Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, PATCH, PMDS_MAX, Port, Source, Sources,
+    Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings, PATCH, PMDS_MAX, Port, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;

@@ -294,7 +294,12 @@ impl Assembly {
             // A new session is down.
             p.bfd_down = port.bfd.is_some() && (p.bfd_down || p.bfd.is_none());
             p.bfd.clone_from(&port.bfd);
+            p.lacp_down = port.speaks_lacp && (p.lacp_down || !p.lacp);
+            p.lacp = port.speaks_lacp;
         })?;
+        if let Some(peer) = port.peer().filter(|_| before.peer() != port.peer()) {
+            self.ofproto().set_peer(bridge, &port.name, peer)?;
+        }
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
         if let Some(config) = port.tunnel() {
             return self.change_tunnel(bridge, port, config).map(|()| None);
@@ -510,6 +515,8 @@ fn with_settings(config: PortConfig, port: &Port) -> PortConfig {
         mtu: table_mtu(port),
         bfd: port.bfd.clone(),
         bfd_down: port.bfd.is_some(),
+        lacp: port.speaks_lacp,
+        lacp_down: port.speaks_lacp,
         ..config
     }
 }

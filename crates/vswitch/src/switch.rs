@@ -4,6 +4,7 @@
 //! those of the parts. No connection of a controller ever needs `setup`, since bridges that go wait for theirs to end.
 
 mod bfd;
+mod bundles;
 mod openflow;
 mod ports;
 mod reconfigure;
@@ -15,6 +16,7 @@ pub use reconfigure::Outcome;
 
 use crate::assembly::Assembly;
 use crate::bfd::Bfd;
+use crate::bundles::Bundles;
 use crate::desired::{Bridge, DesiredState, Source};
 use crate::error::Error;
 use crate::revalidator::{Revalidator, RevalidatorFigures};
@@ -45,6 +47,7 @@ pub struct Switch {
     revalidator: Arc<Revalidator>,
     pools: Arc<Mutex<Pools>>,
     bfd: Bfd,
+    bundles: Bundles,
     setup: Mutex<Setup>,
 }
 
@@ -106,8 +109,9 @@ impl Switch {
         openflow.set_bundle_idle_timeout(desired.bundle_idle_timeout);
         openflow.bundle_memory().set_limit(desired.bundle_memory);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
-        let (pools, bfd) = (setup.assembly.pools(), Bfd::default());
-        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, setup: Mutex::new(setup) };
+        let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
+        let setup = Mutex::new(setup);
+        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, setup };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }
@@ -151,6 +155,8 @@ impl Switch {
         bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
         self.sync_bfd();
         bfd::start(self).map_err(|error| Error::Thread { thread: "bfd", error })?;
+        self.sync_bundles();
+        bundles::start(self).map_err(|error| Error::Thread { thread: "bond", error })?;
         openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
     }
 
@@ -164,6 +170,7 @@ impl Switch {
             self.datapath.quiesce();
         }
         self.wait_for_bfd();
+        self.wait_for_bundles();
         self.tick();
         self.datapath.wait_for_packet_ins(PACKET_INS_WITHIN);
         if self.datapath.store().len() <= CREDITED_AT_ONCE {

@@ -1,6 +1,6 @@
 //! A bridge: its tables, its controllers and its ports.
 
-use super::Port;
+use super::{Bundle, Port};
 use sluice_connmgr::{BridgeDescription, BridgeSettings, ControllerSettings, InBandSettings, PassiveTarget};
 use sluice_ofproto::{BridgeConfig, FailMode, MirrorConfig, NormalSettings, TableConfig, TrieField};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Bridge {
     /// Its ports, by names that are unique in the switch. One that is named like the bridge is its LOCAL port
     /// ([`Port::local`]); without it, packets sent to LOCAL are dropped.
     pub ports: Vec<Port>,
+    /// Its bonds, and the ports on which LACP is spoken, by unique names.
+    pub bundles: Vec<Bundle>,
 }
 
 /// What the tables of a bridge hold, as text in ovs-ofctl's syntax.
@@ -90,6 +92,7 @@ impl Bridge {
             description: served.description,
             sources: Sources::default(),
             ports: Vec::new(),
+            bundles: Vec::new(),
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Port {
     pub is_protected: bool,
     /// Its BFD session, if it is to have one.
     pub bfd: Option<Arc<sluice_bfd::Config>>,
+    /// Whether LACP is spoken on it, as a bundle says.
+    pub speaks_lacp: bool,
     /// Receive queues.
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
@@ -56,6 +58,7 @@ impl Port {
             priority_tags: PriorityTags::Never,
             is_protected: false,
             bfd: None,
+            speaks_lacp: false,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -69,9 +72,9 @@ impl Port {
 
     /// Whether `other` differs only in what the tables know of a port, so that its device stays open.
     pub(crate) fn has_same_device(&self, other: &Port) -> bool {
-        let &Port { priority_tags, is_protected, .. } = self;
+        let &Port { priority_tags, is_protected, speaks_lacp, .. } = self;
         let (vlan, bfd) = (self.vlan.clone(), self.bfd.clone());
-        Port { vlan, priority_tags, is_protected, bfd, ..other.clone() } == *self
+        Port { vlan, priority_tags, is_protected, bfd, speaks_lacp, ..other.clone() } == *self
     }
 
     /// Whether it follows the MTU of its bridge's other ports. Source: OVS ofproto.c, `ofport_is_mtu_overridden`.

@@ -5,7 +5,7 @@ use crate::bfd::{Entry, SessionKey};
 use sluice_bfd::{FRAME_LEN, Status, read_frame};
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{Timer, real_ms};
-use sluice_datapath::{BfdPacket, BfdPackets};
+use sluice_datapath::{SessionPacket, SessionPackets, SessionProtocol};
 use sluice_flow::{FieldId, Match, Metadata, OfPort, PacketKey, extract};
 use sluice_ofp::OfAction;
 use sluice_ofproto::{Attach, PacketOutRequest};
@@ -59,7 +59,7 @@ impl Switch {
             }
         }
         drop(sessions);
-        self.datapath.wake_bfd();
+        self.datapath.wake_sessions(SessionProtocol::Bfd);
     }
 
     /// `bfd/show`: one session, or all; `None` if there is none of that name.
@@ -70,7 +70,7 @@ impl Switch {
     /// Forces what one session or all say of their ports, or lets them say it again; whether there is one of that name.
     pub fn force_bfd(&self, name: Option<&str>, forced: Option<bool>) -> bool {
         let found = self.bfd.force_forwarding(name, forced);
-        self.datapath.wake_bfd();
+        self.datapath.wake_sessions(SessionProtocol::Bfd);
         found
     }
 
@@ -87,7 +87,7 @@ impl Switch {
     /// Waits until the sessions have dealt with all that came and answered it.
     pub(super) fn wait_for_bfd(&self) {
         for _ in 0..ANSWERS_MAX {
-            if self.bfd.lock().entries.is_empty() || !self.datapath.wait_for_bfd(DONE_WITHIN) {
+            if self.bfd.lock().entries.is_empty() || !self.datapath.wait_for_sessions(SessionProtocol::Bfd, DONE_WITHIN) {
                 return;
             }
             self.datapath.quiesce();
@@ -95,7 +95,7 @@ impl Switch {
     }
 
     /// Takes packets, does what is due, sends; whether it sent anything, and when there is something to do next.
-    fn run_bfd(&self, packets: &[BfdPacket]) -> (bool, Option<u64>) {
+    fn run_bfd(&self, packets: &[SessionPacket]) -> (bool, Option<u64>) {
         let now_ms = self.now_ms();
         let received = self.received_by_sessions();
         let mut pass = Pass::default();
@@ -123,7 +123,7 @@ impl Switch {
         sessions.changed |= changed;
         drop(sessions);
         let has_sent = !pass.outgoing.is_empty();
-        pass.outgoing.iter().for_each(|outgoing| self.send_bfd(outgoing));
+        pass.outgoing.iter().for_each(|outgoing| self.send_by_port(&outgoing.bridge, outgoing.port, &outgoing.frame));
         self.tell_liveness(&pass.liveness);
         (has_sent, pass.next_ms)
     }
@@ -155,16 +155,16 @@ impl Switch {
     }
 
     /// Sends a frame by a port, as if a controller asked for that: rules have no part in it.
-    fn send_bfd(&self, outgoing: &Outgoing) {
-        let bytes = outgoing.frame.to_vec();
+    pub(super) fn send_by_port(&self, bridge: &str, port: OfPort, frame: &[u8]) {
+        let bytes = frame.to_vec();
         let mut key = PacketKey::ZERO;
         let read = extract(&bytes, &Metadata::of_port(0), &mut key);
         debug_assert!(read.is_ok(), "invariant: it begins with Ethernet");
         let mut metadata = Match::ANY;
         metadata.set_masked(FieldId::InPort, OfPort::NONE.0.into(), 0xffff);
-        let actions = vec![OfAction::Output { port: outgoing.port, max_len: 0 }];
+        let actions = vec![OfAction::Output { port, max_len: 0 }];
         let packet = PacketOutRequest::new(&key, &metadata, actions, bytes.len() as u64);
-        let sent = self.ofproto.packet_out(&outgoing.bridge, &packet, self.now_ms());
+        let sent = self.ofproto.packet_out(bridge, &packet, self.now_ms());
         let pool = self.pools.lock().of_size(bytes.len());
         if let (Ok(translated), Ok(pool)) = (sent, pool) {
             let (known, actions) = (translated.known, translated.actions);
@@ -203,14 +203,14 @@ impl Entry {
 
 /// Starts the thread, once.
 pub(super) fn start(switch: &Arc<Switch>) -> std::io::Result<()> {
-    let Some(packets) = switch.datapath.take_bfd_packets() else { return Ok(()) };
+    let Some(packets) = switch.datapath.take_session_packets(SessionProtocol::Bfd) else { return Ok(()) };
     let (datapath, switch) = (Arc::clone(&switch.datapath), Arc::downgrade(switch));
-    let timer = Timer::new(move || datapath.wake_bfd());
+    let timer = Timer::new(move || datapath.wake_sessions(SessionProtocol::Bfd));
     std::thread::Builder::new().name("bfd".into()).spawn(move || run(&packets, &switch, &timer))?;
     Ok(())
 }
 
-fn run(packets: &BfdPackets, switch: &Weak<Switch>, timer: &Timer) {
+fn run(packets: &SessionPackets, switch: &Weak<Switch>, timer: &Timer) {
     let heartbeat = Heartbeat::of("bfd");
     let mut next_ms = None;
     loop {

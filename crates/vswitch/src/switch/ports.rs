@@ -5,6 +5,7 @@ use crate::backends::Backends;
 use crate::desired::Port;
 use crate::error::Error;
 use sluice_action::{DatapathPortNames, PortNo};
+use sluice_datapath::SessionProtocol;
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::Attach;
 use sluice_port::{LinkChanges, PortInfo};
@@ -46,6 +47,7 @@ impl Switch {
         setup.assembly.follow_mtus();
         drop(setup);
         self.sync_bfd();
+        self.sync_bundles();
         self.hurry();
         self.openflow.publish_ports();
         Ok(())
@@ -61,6 +63,7 @@ impl Switch {
         setup.assembly.release_number(bridge, name);
         drop(setup);
         self.sync_bfd();
+        self.sync_bundles();
         self.hurry();
         self.openflow.publish_ports();
         Ok(())
@@ -77,6 +80,7 @@ impl Switch {
         drop(setup);
         self.refresh_devices();
         if changed {
+            self.datapath.wake_sessions(SessionProtocol::Lacp);
             self.hurry();
         }
         self.openflow.run();
@@ -86,6 +90,7 @@ impl Switch {
     /// second later.
     pub fn follow_links(&self, changes: &LinkChanges) {
         if self.setup().assembly.follow_links(changes) {
+            self.datapath.wake_sessions(SessionProtocol::Lacp);
             self.hurry();
             self.openflow.publish_ports();
         }

@@ -81,6 +81,7 @@ impl Switch {
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
         self.sync_bfd();
+        self.sync_bundles();
         self.openflow.publish_ports();
         self.hurry();
         Ok(outcomes)
@@ -154,7 +155,8 @@ impl Switch {
             Change::SetBundleMemory(bytes) => self.openflow.bundle_memory().set_limit(*bytes),
             Change::SetRuleMemory(bytes) => self.ofproto.rule_memory().set_limit(*bytes),
             Change::SetBundleIdleTimeout(timeout) => self.openflow.set_bundle_idle_timeout(*timeout),
-            Change::AtNextStart(_) => {}
+            // Bundles are made what the state says when all of its ports are there.
+            Change::AtNextStart(_) | Change::SetBundles { .. } => {}
         }
         Ok(Step::taken(None))
     }
