@@ -10,6 +10,7 @@ mod control;
 mod ct_helpers;
 mod flow_text;
 mod input;
+mod lacp;
 mod openflow;
 mod ovsdb;
 mod packet;
@@ -24,6 +25,7 @@ pub use classifier::classifier;
 pub use control::control;
 pub use ct_helpers::ct_helpers;
 pub use flow_text::flow_text;
+pub use lacp::lacp;
 pub use openflow::openflow;
 pub use ovsdb::ovsdb;
 pub use packet::packet;
@@ -43,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     ("control", control),
     ("ct-helpers", ct_helpers),
     ("flow-text", flow_text),
+    ("lacp", lacp),
     ("openflow", openflow),
     ("ovsdb", ovsdb),
     ("packet", packet),

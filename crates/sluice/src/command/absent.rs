@@ -1,4 +1,4 @@
-//! Commands about what this switch never has: spanning trees, bonds, multicast snooping, queues of packets. They answer
+//! Commands about what this switch never has: spanning trees, multicast snooping, queues of packets. They answer
 //! as Open vSwitch does where none is configured, so that support tools that run them all find nothing amiss.
 
 use super::Reply;
@@ -28,18 +28,6 @@ pub fn rstp_show(_: &Switch, args: &[&str]) -> Reply {
 
 pub fn rstp_tcn(_: &Switch, args: &[&str]) -> Reply {
     change(args, "No such RSTP object")
-}
-
-pub fn bond_show(_: &Switch, args: &[&str]) -> Reply {
-    show(args, "no such bond")
-}
-
-pub fn bond_list(_: &Switch, _: &[&str]) -> Reply {
-    Ok("bond\ttype\trecircID\tmembers\n".to_owned())
-}
-
-pub fn lacp_show(_: &Switch, args: &[&str]) -> Reply {
-    show(args, "no such lacp object")
 }
 
 pub fn cfm_show(_: &Switch, args: &[&str]) -> Reply {

@@ -1,6 +1,6 @@
 //! `[[bridge]]`: a bridge, its tables and its ports.
 
-use super::Mirror;
+use super::{Bond, Mirror};
 use super::bfd::Bfd;
 use super::value::{Affinity, Duration};
 use serde::Deserialize;
@@ -59,6 +59,9 @@ pub struct Bridge {
     /// `[[bridge.mirror]]`.
     #[serde(default)]
     pub mirror: Vec<Mirror>,
+    /// `[[bridge.bond]]`.
+    #[serde(default)]
+    pub bond: Vec<Bond>,
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,

@@ -6,7 +6,7 @@ use sluice_datapath::{MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::{NormalSettings, TableConfig, TrieField, VlanMode};
 use sluice_port::DpdkConfig;
-use sluice_vswitch::{DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
+use sluice_vswitch::{Bundle, DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -167,6 +167,12 @@ impl Bridge {
             let mirror = mirror.desired(self);
             mirror.map_err(|invalid| invalid.within(&format!("mirror[{i}]")))
         });
+        let bundles = self.bond.iter().enumerate().map(|(i, bond)| {
+            let bond = bond.desired(self);
+            bond.map_err(|invalid| invalid.within(&format!("bond[{i}]")))
+        });
+        let bundles: Vec<Bundle> = bundles.collect::<Result<_, _>>()?;
+        let speaks_lacp = |name: &String| bundles.iter().any(|b| b.lacp.is_some() && b.members.contains(name));
         let local = self.local.then(|| sluice_vswitch::Port::local(&self.name, "tap"));
         Ok(sluice_vswitch::Bridge {
             datapath_id: self.datapath_id.as_deref().map(datapath_id).transpose()?,
@@ -180,7 +186,11 @@ impl Bridge {
             mirrors: mirrors.collect::<Result<_, _>>()?,
             controllers: controllers.collect::<Result<_, _>>()?,
             listeners: listeners.collect::<Result<_, _>>()?,
-            ports: ports.chain(local.map(Ok)).collect::<Result<_, _>>()?,
+            ports: ports
+                .map(|port| port.map(|port| sluice_vswitch::Port { speaks_lacp: speaks_lacp(&port.name), ..port }))
+                .chain(local.map(Ok))
+                .collect::<Result<_, _>>()?,
+            bundles: bundles.clone(),
             ..sluice_vswitch::Bridge::new(&self.name)
         })
     }

@@ -5,12 +5,14 @@
 //! Every error is one line and names file, line and key.
 
 mod bfd;
+mod bond;
 mod bridge;
 mod desired;
 mod error;
 mod mirror;
 mod value;
 
+pub use bond::Bond;
 pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
 pub use desired::read_source;
 pub use error::ConfigError;

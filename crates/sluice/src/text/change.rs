@@ -29,6 +29,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
         Change::SetMirrors { bridge, .. } => format!("{bridge}: mirrors changed"),
+        Change::SetBundles { bridge, .. } => format!("{bridge}: bonds changed"),
         Change::SetBundleMemory(_) => "switch.bundle-memory: changed".to_owned(),
         Change::SetRuleMemory(_) => "switch.rule-memory: changed".to_owned(),
         Change::SetBundleIdleTimeout(_) => "bundles: the idle timeout changed".to_owned(),

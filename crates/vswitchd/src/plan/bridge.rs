@@ -13,7 +13,7 @@ use sluice_ofproto::{FailMode, NormalSettings};
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
 use sluice_tunnel::TunnelKind;
-use sluice_vswitch::{Bridge, PATCH, Port};
+use sluice_vswitch::{Bridge, Bundle, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
 
 /// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
@@ -46,7 +46,8 @@ impl Plan {
         numbers: &mut BridgeNumbers,
         taken: &mut HashSet<String>,
     ) {
-        let candidates = self.candidates(record, context, taken);
+        let (candidates, bundles) = self.candidates(record, context, taken);
+        let unrepresentative = unrepresentative(&bundles);
         let requests: Vec<_> = candidates.iter().filter(|c| !c.port.is_local()).map(|c| c.request.clone()).collect();
         let settled = numbers.settle(&requests, context.now_ms);
         let mut interfaces = Vec::new();
@@ -79,6 +80,7 @@ impl Plan {
             tables,
             mirrors: mirrors.clone(),
             ports,
+            bundles,
             ..Bridge::new(&name)
         });
         self.bridges.push(PlannedBridge {
@@ -88,6 +90,9 @@ impl Plan {
             hwaddr,
             ports: record.ports.iter().map(|port| (port.uuid, port.lacking.clone())).collect(),
             interfaces,
+            bonds: bonds(record),
+            unrepresentative,
+            port_macs: port_macs(record),
             controllers: openflow.rows,
             mirrors: record.mirrors.iter().map(|mirror| mirror.uuid).collect(),
             mirror_outputs: mirrors.into_iter().filter_map(|mirror| mirror.output.into_port()).collect(),
@@ -101,15 +106,18 @@ impl Plan {
         record: &BridgeRecord,
         context: &PlanContext<'_>,
         taken: &mut HashSet<String>,
-    ) -> Vec<Candidate> {
+    ) -> (Vec<Candidate>, Vec<Bundle>) {
         let mut names = HashSet::new();
-        let mut candidates = Vec::new();
+        let (mut candidates, mut bundles): (Vec<Candidate>, _) = (Vec::new(), Vec::new());
         for port in &record.ports {
             let (vlan, note) = vlan_mode(port);
             self.notes.extend(note);
             let (priority_tags, is_protected) = (priority_tags(port), port.protected);
-            let vlans = Port { vlan, priority_tags, is_protected, ..Port::new("", "") };
-            for interface in self.members(port) {
+            let lacp = self.lacp(port);
+            let speaks_lacp = lacp.is_some();
+            let vlans = Port { vlan, priority_tags, is_protected, speaks_lacp, ..Port::new("", "") };
+            let before = candidates.len();
+            for interface in &port.interfaces {
                 if !names.insert(interface.name.as_str()) {
                     continue;
                 }
@@ -121,8 +129,10 @@ impl Plan {
                 candidates.extend(self.candidate(record, interface, &vlans, context));
             }
             self.note_lacking(&format!("port {}", port.name), &port.lacking);
+            let members = candidates[before..].iter().map(|candidate| candidate.port.name.clone()).collect();
+            bundles.extend(self.bundle(record, port, members, lacp));
         }
-        candidates
+        (candidates, bundles)
     }
 
     /// Another bridge has the interface. Source: vswitchd/bridge.c, `iface_do_create`, with the text of EEXIST.
@@ -185,16 +195,6 @@ impl Plan {
         }
     }
 
-    /// The interfaces of a port that are to be: of a bond the first, because nothing chooses among several yet.
-    fn members<'a>(&mut self, port: &'a PortRecord) -> &'a [InterfaceRecord] {
-        let Some((first, others)) = port.interfaces.split_first() else { return &[] };
-        for other in others {
-            let error = format!("bonds are not supported: {} alone serves port {}", first.name, port.name);
-            self.refuse(other.uuid, Some(error));
-        }
-        std::slice::from_ref(first)
-    }
-
     /// An interface as a port, unless it cannot be one.
     fn candidate(
         &mut self,
@@ -224,6 +224,7 @@ impl Plan {
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
             is_protected: vlans.is_protected,
+            speaks_lacp: vlans.speaks_lacp,
             // A patch port and a tunnel have no device that could have an MTU.
             mtu: interface
                 .mtu_request
@@ -249,6 +250,23 @@ impl Plan {
         let mac = self.interface_mac(interface, is_local);
         Some(Candidate { uuid: interface.uuid, mac, lacking: interface.lacking.clone(), port, request })
     }
+}
+
+/// The rows and names of a bridge's bonds.
+fn bonds(record: &BridgeRecord) -> Vec<(Uuid, String)> {
+    let bonds = record.ports.iter().filter(|port| port.interfaces.len() > 1);
+    bonds.map(|port| (port.uuid, port.name.clone())).collect()
+}
+
+/// The members of bonds but the first of each, which stands for the port.
+fn unrepresentative(bundles: &[Bundle]) -> HashSet<String> {
+    bundles.iter().flat_map(|bundle| bundle.members.iter().skip(1).cloned()).collect()
+}
+
+/// The addresses that ports are said to have, by their first interface.
+fn port_macs(record: &BridgeRecord) -> BTreeMap<String, Mac> {
+    let mac = |port: &PortRecord| Some((port.interfaces.first()?.name.clone(), port.mac.as_ref()?.parse().ok()?));
+    record.ports.iter().filter_map(mac).collect()
 }
 
 /// The cores that queues are pinned to: `QUEUE:CORE`, separated by commas. What is no pair counts as absent.

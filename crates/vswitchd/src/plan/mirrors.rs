@@ -1,7 +1,7 @@
 //! A bridge's mirrors. Source: Open vSwitch vswitchd/bridge.c, `mirror_configure`.
 
 use super::{Level, Note, Plan};
-use crate::records::{BridgeRecord, MirrorRecord, PortRef};
+use crate::records::{BridgeRecord, InterfaceRecord, MirrorRecord, PortRef};
 use sluice_ofproto::{MirrorConfig, MirrorOutput, MirrorPorts};
 
 impl Plan {
@@ -33,8 +33,8 @@ impl Plan {
     fn mirror_output(&mut self, bridge: &BridgeRecord, record: &MirrorRecord) -> Option<MirrorOutput> {
         let vlan = record.output_vlan.and_then(|vlan| u16::try_from(vlan).ok());
         let (output, wrong) = match (&record.output_port, vlan) {
-            (Some(port), vlan) => match interface_of(bridge, port) {
-                Some(name) => {
+            (Some(port), vlan) => match interfaces_of(bridge, port).and_then(|interfaces| interfaces.first()) {
+                Some(InterfaceRecord { name, .. }) => {
                     let both = "specifies both output port and output vlan; ignoring output vlan";
                     (Some(MirrorOutput::Port(name.to_owned())), vlan.map(|_| both))
                 }
@@ -54,8 +54,8 @@ impl Plan {
     fn selected(&mut self, bridge: &BridgeRecord, record: &MirrorRecord, ports: &[PortRef]) -> MirrorPorts {
         let mut names = std::collections::BTreeSet::new();
         for port in ports {
-            match interface_of(bridge, port) {
-                Some(name) => _ = names.insert(name.to_owned()),
+            match interfaces_of(bridge, port) {
+                Some(interfaces) => names.extend(interfaces.iter().map(|interface| interface.name.clone())),
                 None => {
                     let (mirror, port) = (&record.name, &port.name);
                     self.warn(format!(
@@ -69,8 +69,8 @@ impl Plan {
     }
 }
 
-/// The interface that serves a port, if the port is on the bridge.
-fn interface_of<'a>(bridge: &'a BridgeRecord, port: &PortRef) -> Option<&'a str> {
+/// The interfaces that serve a port, if the port is on the bridge.
+fn interfaces_of<'a>(bridge: &'a BridgeRecord, port: &PortRef) -> Option<&'a [InterfaceRecord]> {
     let port = bridge.ports.iter().find(|other| other.uuid == port.uuid)?;
-    port.interfaces.first().map(|interface| interface.name.as_str())
+    Some(port.interfaces.as_slice()).filter(|interfaces| !interfaces.is_empty())
 }

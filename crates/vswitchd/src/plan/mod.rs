@@ -5,6 +5,7 @@
 
 mod bfd;
 mod bridge;
+mod bundle;
 mod conntrack;
 mod global;
 mod in_band;
@@ -61,6 +62,12 @@ pub struct PlannedBridge {
     pub ports: Vec<(Uuid, Vec<Feature>)>,
     /// Its interfaces.
     pub interfaces: Vec<PlannedInterface>,
+    /// The rows and names of its bonds.
+    pub bonds: Vec<(Uuid, String)>,
+    /// Interfaces that do not stand for their port when the bridge chooses an address: another one does.
+    pub unrepresentative: HashSet<String>,
+    /// The addresses that ports stand for, by the interface that stands for the port.
+    pub port_macs: BTreeMap<String, Mac>,
     /// Its controllers.
     pub controllers: Vec<PlannedController>,
     /// The rows of its mirrors.

@@ -68,10 +68,13 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
 fn any_port() -> impl Strategy<Value = PortRecord> {
     let modes = ["access", "trunk", "native-tagged", "native-untagged", "dot1q-tunnel", "nonsense"];
     let vlans = || btree_set(any_number(), 0..3);
-    let config = any_smap(&["priority-tags", "qinq-ethtype"]);
-    let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>());
+    let keys = &["priority-tags", "qinq-ethtype", "lacp-system-id", "lacp-system-priority", "bond-rebalance-interval"];
+    let config = any_smap(keys);
+    let bonds = ["active-backup", "balance-slb", "balance-tcp", "nonsense"];
+    let lacp = option::of(select(vec!["active", "passive", "off", "nonsense"]));
+    let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>(), option::of(select(bonds.to_vec())), lacp);
     (rows, option::of(any_number()), vlans(), vlans(), option::of(select(modes.to_vec())), config).prop_map(
-        |((name, interfaces, protected), tag, trunks, cvlans, mode, other_config)| PortRecord {
+        |((name, interfaces, protected, bond_mode, lacp), tag, trunks, cvlans, mode, other_config)| PortRecord {
             uuid: Uuid::ZERO,
             name,
             interfaces,
@@ -81,7 +84,9 @@ fn any_port() -> impl Strategy<Value = PortRecord> {
             cvlans,
             vlan_mode: mode.map(str::to_owned),
             other_config,
-            lacking: Vec::new(),
+            bond_mode: bond_mode.map(str::to_owned),
+            lacp: lacp.map(str::to_owned),
+            ..PortRecord::default()
         },
     )
 }
@@ -229,8 +234,13 @@ proptest! {
             let mut numbers = HashSet::new();
             for port in &bridge.ports {
                 prop_assert!(numbers.insert(port.ofport_request.unwrap()));
-                let of_port = |row: &&PortRecord| row.interfaces.iter().min_by_key(|i| i.name.clone()).is_some();
-                let row = record.ports.iter().filter(of_port).find(|row| row.interfaces[0].name == port.name).unwrap();
+                let has_it = |row: &&PortRecord| row.interfaces.iter().any(|interface| interface.name == port.name);
+                let row = record.ports.iter().find(has_it).unwrap();
+                let bundles = bridge.bundles.iter().filter(|bundle| bundle.members.contains(&port.name));
+                let bundles: Vec<_> = bundles.collect();
+                prop_assert!(bundles.len() <= 1 && port.speaks_lacp == bundles.iter().any(|bundle| bundle.lacp.is_some()));
+                let has_bond = bundles.iter().any(|bundle| bundle.bond.is_some());
+                prop_assert_eq!(has_bond, row.interfaces.len() > 1, "{:?}", row);
                 prop_assert_eq!(port.is_protected, row.protected);
                 match (&row.vlan_mode, row.tag) {
                     (None, Some(tag @ 0..=4094)) => prop_assert_eq!(&port.vlan, &VlanMode::Access(tag as u16)),

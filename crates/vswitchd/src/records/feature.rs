@@ -1,6 +1,6 @@
 //! What rows may ask for and this build lacks.
 
-use sluice_ovsdb::{Row, Uuid};
+use sluice_ovsdb::Row;
 use std::collections::BTreeMap;
 
 /// Something that a row may ask for and that this build lacks.
@@ -20,10 +20,6 @@ pub enum Feature {
     Ipfix,
     /// Queues.
     Qos,
-    /// Several interfaces that are one port.
-    Bond,
-    /// The link aggregation control protocol.
-    Lacp,
     /// Connectivity fault management.
     Cfm,
     /// The link layer discovery protocol.
@@ -37,7 +33,7 @@ pub enum Feature {
 const OF_BRIDGES: [Feature; 6] =
     [Feature::Stp, Feature::Rstp, Feature::McastSnooping, Feature::NetFlow, Feature::SFlow, Feature::Ipfix];
 
-const OF_PORTS: [Feature; 3] = [Feature::Qos, Feature::Bond, Feature::Lacp];
+const OF_PORTS: [Feature; 1] = [Feature::Qos];
 
 const OF_INTERFACES: [Feature; 4] = [Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
 
@@ -67,8 +63,6 @@ impl Feature {
             Feature::SFlow => "sflow",
             Feature::Ipfix => "ipfix",
             Feature::Qos => "qos",
-            Feature::Bond => "bond_mode",
-            Feature::Lacp => "lacp",
             Feature::Cfm => "cfm_mpid",
             Feature::Lldp => "lldp",
             Feature::Policing => "ingress_policing_rate",
@@ -80,7 +74,7 @@ impl Feature {
     pub fn is_for_safety(self) -> bool {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Cfm => true,
-            Feature::Policing | Feature::PacketPolicing | Feature::Bond | Feature::Lacp => true,
+            Feature::Policing | Feature::PacketPolicing => true,
             Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
             Feature::Lldp => false,
         }
@@ -88,10 +82,7 @@ impl Feature {
 
     /// What becomes of the wish.
     pub fn outcome(self) -> String {
-        match self {
-            Feature::Bond => "bonds are not supported, only the first interface is used".to_owned(),
-            _ => format!("{} is not supported and ignored", self.column()),
-        }
+        format!("{} is not supported and ignored", self.column())
     }
 
     fn is_asked_for(self, row: &Row<'_>) -> bool {
@@ -101,9 +92,6 @@ impl Feature {
                 let settings: BTreeMap<&str, &str> = row.get(self.column());
                 settings.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             }
-            // A port with one interface has no use for the mode of a bond.
-            Feature::Bond => row.get::<Vec<Uuid>>("interfaces").len() > 1,
-            Feature::Lacp => row.get::<Option<&str>>(self.column()).is_some_and(|mode| mode != "off"),
             Feature::Policing | Feature::PacketPolicing => row.get::<i64>(self.column()) != 0,
             _ => !row.datum(self.column()).is_empty(),
         }

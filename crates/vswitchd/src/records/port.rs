@@ -22,6 +22,18 @@ pub struct PortRecord {
     pub vlan_mode: Option<String>,
     /// Whether it does not talk to other protected ports.
     pub protected: bool,
+    /// How it spreads traffic over several interfaces.
+    pub bond_mode: Option<String>,
+    /// How long a link has to be up before it is used, ms.
+    pub bond_updelay: i64,
+    /// How long a link has to be down before it is not used any more, ms.
+    pub bond_downdelay: i64,
+    /// The address of the interface that was active last.
+    pub bond_active_slave: Option<String>,
+    /// Whether LACP is spoken: `active`, `passive` or `off`.
+    pub lacp: Option<String>,
+    /// The address that it stands for when its bridge chooses one.
+    pub mac: Option<String>,
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
     /// Settings by key.
@@ -39,14 +51,21 @@ impl PortRecord {
 
     fn read(replica: &Replica, row: &Row<'_>) -> Self {
         let vlans = |column| row.get::<Vec<i64>>(column).into_iter().collect();
+        let text = |column| row.get::<Option<&str>>(column).map(str::to_owned);
         PortRecord {
             uuid: row.uuid(),
             name: row.get::<&str>("name").to_owned(),
             tag: row.get("tag"),
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
-            vlan_mode: row.get::<Option<&str>>("vlan_mode").map(str::to_owned),
+            vlan_mode: text("vlan_mode"),
             protected: row.get("protected"),
+            bond_mode: text("bond_mode"),
+            bond_updelay: row.get("bond_updelay"),
+            bond_downdelay: row.get("bond_downdelay"),
+            bond_active_slave: text("bond_active_slave"),
+            lacp: text("lacp"),
+            mac: text("mac"),
             lacking: Feature::of_port(row),
             other_config: Smap::read(row, "other_config"),
             interfaces: InterfaceRecord::read_all(replica, row),

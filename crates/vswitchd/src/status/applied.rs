@@ -20,6 +20,8 @@ pub struct Applied {
     pub bridges: Vec<AppliedBridge>,
     /// The rows of ports, each with what it asks for and this build lacks.
     pub ports: Vec<(Uuid, Vec<Feature>)>,
+    /// The rows and names of bonds.
+    pub bonds: Vec<(Uuid, String)>,
     /// Every interface, whether or not it could be opened.
     pub interfaces: Vec<AppliedInterface>,
     /// The rows of datapaths.

@@ -28,6 +28,11 @@ pub fn write_bfd(txn: &mut Txn, interface: Uuid, status: Option<&Status>) {
     txn.set(INTERFACE, interface, "bfd_status", Datum::map(pairs));
 }
 
+/// Writes whether LACP knows the partner, if it is spoken.
+pub fn write_lacp(txn: &mut Txn, interface: Uuid, is_current: Option<bool>) {
+    txn.set(INTERFACE, interface, "lacp_current", Datum::set(is_current));
+}
+
 /// Writes what a device says of itself.
 pub fn write(txn: &mut Txn, interface: Uuid, device: &DeviceStatus) {
     let state = |is_up: bool| Datum::set([if is_up { "up" } else { "down" }]);

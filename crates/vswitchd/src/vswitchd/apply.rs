@@ -42,6 +42,7 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             lacking: bridge.lacking.clone(),
         });
         applied.ports.extend_from_slice(&bridge.ports);
+        applied.bonds.extend_from_slice(&bridge.bonds);
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
             if let (Some(mac), Some(port)) = (interface.mac, by_name.get(interface.name.as_str()))
@@ -66,7 +67,9 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, name, live }));
         }
     }
-    // Addresses were set: a controller that connects from now on must not hear of them as changes.
+    // Addresses were set. They are the ids of LACP's systems.
+    switch.sync_bundles();
+    // A controller that connects from now on must not hear of them as changes.
     switch.publish_ports();
     if has_new {
         reconfigure(switch, &served(switch.state(), &plan.state));
@@ -269,8 +272,15 @@ fn set_mac(switch: &Switch, port: &PortStatus, mac: Mac) -> Result<(), String> {
 
 /// The Ethernet address that stands for a bridge: the smallest of its ports that is usable, or one made from its row.
 fn bridge_mac(bridge: &PlannedBridge, ports: &[PortStatus]) -> Mac {
-    let counts = |port: &&PortStatus| port.ofport != OfPort::LOCAL && !bridge.mirror_outputs.contains(&port.name);
+    let counts = |port: &&PortStatus| {
+        let is_left_out = bridge.mirror_outputs.contains(&port.name) || bridge.unrepresentative.contains(&port.name);
+        port.ofport != OfPort::LOCAL && !is_left_out
+    };
     let others = ports.iter().filter(counts);
-    let macs = others.filter_map(|port| port.info.as_ref()).map(|info| Mac(info.mac));
+    let mac = |port: &PortStatus| {
+        let said = bridge.port_macs.get(&port.name).copied();
+        said.or_else(|| port.info.as_ref().map(|info| Mac(info.mac)))
+    };
+    let macs = others.filter_map(mac);
     mac::smallest_usable(macs).unwrap_or_else(|| mac::from_row(bridge.uuid))
 }

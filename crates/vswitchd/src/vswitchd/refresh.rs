@@ -2,9 +2,10 @@
 //! `run_stats_update`.
 
 use super::Vswitchd;
-use crate::schema::{CONTROLLER, INTERFACE};
+use crate::schema::{CONTROLLER, INTERFACE, PORT};
 use crate::status::{Applied, controller, interface, statistics};
-use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
+use sluice_flow::Mac;
+use sluice_ovsdb::{Commit, Datum, Txn, TxnId, TxnStatus};
 use sluice_port::LinkMonitor;
 use sluice_vswitch::Switch;
 
@@ -55,7 +56,7 @@ impl Vswitchd {
             self.status.hurry();
             self.links_changed = true;
         }
-        if self.switch.take_bfd_changed() {
+        if self.switch.take_bfd_changed() | self.switch.take_bundles_changed() {
             self.status.hurry();
         }
         if self.status.is_due(now_ms) {
@@ -63,6 +64,7 @@ impl Vswitchd {
             write_devices(&self.switch, &self.applied, &mut txn);
             write_connected(&self.switch, &self.applied, &mut txn);
             write_bfd(&self.switch, &self.applied, &mut txn);
+            write_bundles(&self.switch, &self.applied, &mut txn);
             // At whole seconds, when the process is awake for other duties.
             self.status.due_ms = (now_ms / LOOK_MS + 1) * LOOK_MS;
             self.status.under_way = self.commit(&txn);
@@ -114,6 +116,19 @@ fn write_bfd(switch: &Switch, applied: &Applied, txn: &mut Txn) {
     let statuses = switch.bfd_statuses();
     for row in &applied.interfaces {
         interface::write_bfd(txn, row.uuid, statuses.get(&row.name));
+    }
+}
+
+/// What bonds and LACP say.
+fn write_bundles(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    let status = switch.bundle_status();
+    for (port, name) in &applied.bonds {
+        if let Some(mac) = status.active_members.get(name) {
+            txn.set(PORT, *port, "bond_active_slave", Datum::set([Mac(*mac).to_string()]));
+        }
+    }
+    for row in &applied.interfaces {
+        interface::write_lacp(txn, row.uuid, status.lacp_current.get(&row.name).copied());
     }
 }
 

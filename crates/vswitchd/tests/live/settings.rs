@@ -71,12 +71,13 @@ pub fn what_networks_rely_on_is_not_ignored_silently() {
     server.vsctl("set bridge br0 stp_enable=false mcast_snooping_enable=false");
     assert_eq!(server.vsctl("get interface p1 status -- get bridge br0 status"), "{}\n{}");
     let bond = "-- set interface e1 type=null -- set interface e2 type=null -- set port bond0 lacp=active";
-    let refused = server.try_vsctl(&format!("add-bond br0 bond0 e1 e2 {bond}"));
-    assert!(String::from_utf8(refused.stderr).unwrap().contains("bonds are not supported: e1 alone serves port bond0"));
-    assert_eq!(server.vsctl("get port bond0 status"), "{bond_mode=unsupported, lacp=unsupported}");
-    server.vsctl("set port bond0 lacp=off");
-    assert_eq!(server.vsctl("get port bond0 status"), "{bond_mode=unsupported}");
-    server.vsctl("-- --id=@e get interface e1 -- set port bond0 interfaces=@e");
+    server.vsctl(&format!("add-bond br0 bond0 e1 e2 {bond}"));
+    let lacp_current = |expected: &str| {
+        await_that("LACP's state is in the database", || server.vsctl("get interface e1 lacp_current") == expected);
+    };
+    lacp_current("true");
+    server.vsctl("set port bond0 lacp=off bond_mode=balance-slb");
+    lacp_current("[]");
     assert_eq!(server.vsctl("get port bond0 status"), "{}");
 }
 

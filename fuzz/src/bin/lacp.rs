@@ -1,0 +1,4 @@
+//! Fuzzes target `lacp`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sluice_fuzz_targets::lacp(data));
