@@ -14,7 +14,6 @@ mod answers;
 mod arm;
 mod autopilot;
 mod batch;
-mod session_packets;
 mod cache_memory;
 mod caches;
 mod capture;
@@ -49,6 +48,7 @@ mod report;
 mod rxq;
 mod rxq_assignment;
 mod rxq_scheduler;
+mod session_packets;
 mod settings;
 mod stage_cycles;
 mod thread;
@@ -62,7 +62,6 @@ mod workers;
 
 pub use arm::Arm;
 pub use autopilot::{Doing, Why};
-pub use session_packets::{SessionArrivals, SessionPacket, SessionPackets, SessionProtocol};
 pub use cache_memory::CachePages;
 pub use capture::{
     CAPTURES_MAX, Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket,
@@ -77,6 +76,7 @@ pub use progress::{Activity, PmdProgress};
 pub use punts::{PacketIn, PacketIns};
 pub use report::{FlowReport, PmdReport, PortReport, RxqReport, USAGE_INTERVAL, USAGE_SPAN};
 pub use rxq_assignment::{RxqAlgorithm, RxqAssignment};
+pub use session_packets::{SessionArrivals, SessionPacket, SessionPackets, SessionProtocol};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
 pub use sluice_governor::Mode as GovernorMode;

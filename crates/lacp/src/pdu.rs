@@ -224,9 +224,13 @@ mod tests {
         let bytes = Pdu::default().write();
         assert_eq!(Pdu::read(&bytes), Received::Lacp(Pdu::default()));
         (0..PDU_LEN).for_each(|n| assert_eq!(Pdu::read(&bytes[..n]), Received::Bad, "{n} bytes"));
-        for (at, value, expected) in
-            [(0, 2, Received::Marker), (0, 3, Received::Bad), (2, 2, Received::Bad), (3, 19, Received::Bad), (23, 0, Received::Bad)]
-        {
+        for (at, value, expected) in [
+            (0, 2, Received::Marker),
+            (0, 3, Received::Bad),
+            (2, 2, Received::Bad),
+            (3, 19, Received::Bad),
+            (23, 0, Received::Bad),
+        ] {
             let mut changed = bytes;
             changed[at] = value;
             assert_eq!(Pdu::read(&changed), expected, "byte {at}");

@@ -83,14 +83,17 @@ impl Bonds {
         self.of(port).map_or(port, BridgeBond::lead)
     }
 
-    /// Writes what the bonds' tables say, after ports have changed.
-    pub fn refresh(&mut self, ports: &BTreeMap<OfPort, PortConfig>) {
-        self.all.iter_mut().for_each(|bond| bond.refresh(ports));
-    }
-
     fn index(&mut self) {
         let members = self.all.iter().enumerate().flat_map(|(at, bond)| bond.members().map(move |port| (port, at)));
         self.by_member = members.collect();
+    }
+}
+
+impl Bridge {
+    /// Writes what the tables of its bonds say, after ports have changed.
+    pub fn refresh_bonds(&mut self) {
+        let Bridge { bonds, ports, .. } = self;
+        bonds.all.iter_mut().for_each(|bond| bond.refresh(ports));
     }
 }
 
@@ -106,7 +109,12 @@ impl BridgeBond {
 
     /// What becomes of packets that come by a member.
     pub fn admission(&self, port: OfPort) -> Admission {
-        self.state.members.iter().find(|(member, _)| *member == port).map(|(_, admission)| *admission).unwrap_or_default()
+        self.state
+            .members
+            .iter()
+            .find(|(member, _)| *member == port)
+            .map(|(_, admission)| *admission)
+            .unwrap_or_default()
     }
 
     fn refresh(&mut self, ports: &BTreeMap<OfPort, PortConfig>) {
@@ -157,8 +165,7 @@ impl Ofproto {
                 }
             };
             bridge.bonds.index();
-            let Bridge { bonds, ports, .. } = bridge;
-            bonds.refresh(ports);
+            bridge.refresh_bonds();
             Ok::<_, Error>((table, changes, is_new))
         })?;
         writer.next_bond += u32::from(is_new);

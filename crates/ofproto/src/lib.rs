@@ -63,6 +63,7 @@
 //! | [`rule_memory`] | the memory of rules and groups, shared by those who make them |
 //! | [`bfd`] | the ports that have BFD sessions |
 //! | [`bond`] | bonds of several ports |
+//! | [`peers`] | the other ends of patch ports |
 //! | [`hidden_flow`] | flows that OpenFlow does not show |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
@@ -108,6 +109,7 @@ mod mirror;
 mod neighbours;
 mod ofproto;
 mod patch_counts;
+mod peers;
 mod port;
 mod port_usage;
 mod recirc;

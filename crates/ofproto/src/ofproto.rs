@@ -459,9 +459,8 @@ impl Ofproto {
             if vlan_changed {
                 state.bridges[at].macs.get_mut().flush_port(number);
             }
-            let bridge = &mut state.bridges[at];
-            bridge.bonds.refresh(&bridge.ports);
-            let bridge = &*bridge;
+            state.bridges[at].refresh_bonds();
+            let bridge = &state.bridges[at];
             Ok(bridge.ports.get(&number).map_or_else(Changes::default, |port| Changes::of_port(bridge, port)))
         })?;
         self.announce(&changes);
@@ -484,25 +483,6 @@ impl Ofproto {
                 state.tunnels.remove(&before);
             }
             state.tunnels.insert(&tunnel, (id, number));
-            Ok(())
-        })?;
-        self.announce(&Changes::everything());
-        Ok(())
-    }
-
-    /// Joins a patch port to another one. Nothing else of the port changes.
-    ///
-    /// # Errors
-    /// If there is no such port.
-    pub fn set_peer(&self, bridge: &str, name: &str, peer: &str) -> Result<(), Error> {
-        let mut writer = self.writer();
-        self.change(&mut writer, |state| {
-            let at = position(state, bridge)?;
-            let number = port_number(&state.bridges[at], name)?;
-            let port = state.bridges[at].ports.get_mut(&number).expect("invariant: the number was just found");
-            if let Attach::Patch(before) = &mut port.attach {
-                peer.clone_into(before);
-            }
             Ok(())
         })?;
         self.announce(&Changes::everything());
@@ -578,7 +558,7 @@ pub(crate) fn position(state: &SwitchState, name: &str) -> Result<usize, Error> 
     state.bridges.iter().position(|b| b.name() == name).ok_or_else(|| Error::NoBridge(name.to_owned()))
 }
 
-fn port_number(bridge: &Bridge, name: &str) -> Result<OfPort, Error> {
+pub(crate) fn port_number(bridge: &Bridge, name: &str) -> Result<OfPort, Error> {
     let found = bridge.port_named(name).map(|p| p.number);
     found.ok_or_else(|| Error::NoPort { bridge: bridge.name().to_owned(), port: name.to_owned() })
 }

@@ -39,7 +39,8 @@ fn bond(by: Balance, admissions: [Admission; 2], member: u16) -> BondState {
 }
 
 fn trace(ofproto: &Ofproto, in_port: u16, src: &str, dst: &str) -> String {
-    let packet = format!("in_port({in_port}),eth(src={src},dst={dst}),eth_type(0x0800),ipv4(proto=17),udp(src=1,dst=2)");
+    let packet =
+        format!("in_port({in_port}),eth(src={src},dst={dst}),eth_type(0x0800),ipv4(proto=17),udp(src=1,dst=2)");
     ofproto.trace(&["ovs-dummy", &packet], 0).unwrap()
 }
 
@@ -146,7 +147,9 @@ fn patch_ports_can_be_members() {
         ofproto.add_port("br0", PortConfig::patch(name, number, peer)).unwrap();
         ofproto.add_port("br1", PortConfig::patch(peer, there, name)).unwrap();
         let rule = format!("in_port={there},actions=output:{}", there + 100);
-        ofproto.add_port("br1", PortConfig::new(&format!("q{there}"), there + 100, PortNo(u32::from(there) + 100))).unwrap();
+        ofproto
+            .add_port("br1", PortConfig::new(&format!("q{there}"), there + 100, PortNo(u32::from(there) + 100)))
+            .unwrap();
         let rule = FlowMod::parse(&rule, FlowCommand::Add, &PortNames::NONE).unwrap();
         ofproto.flow_mod("br1", &rule, 0).unwrap();
     }

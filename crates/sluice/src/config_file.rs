@@ -46,6 +46,7 @@ impl ConfigFile {
         let new = Config::load(&self.path).map_err(|error| error.to_string())?;
         let desired = new.desired().map_err(|error| error.to_string())?;
         let outcomes = switch.reconfigure(&desired).map_err(|error| explain(error).to_string())?;
+        switch.sync_bundles();
         new.warnings().iter().for_each(|text| tracing::warn!("{text}"));
         let mut done = self.set(new.switch);
         let mut failed = Vec::new();

@@ -39,7 +39,8 @@ pub use backends::{Backend, Backends};
 pub use bundles::BundleStatus;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
-    Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings, PATCH, PMDS_MAX, Port, Source, Sources,
+    Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings,
+    PATCH, PMDS_MAX, Port, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;

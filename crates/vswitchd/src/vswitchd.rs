@@ -153,6 +153,7 @@ impl Vswitchd {
         if let Err(error) = self.switch.reconfigure(&self.base) {
             tracing::error!(target: "bridge", "bridges cannot be taken down: {error}");
         }
+        self.switch.sync_bundles();
     }
 
     /// When to run next, if the socket of [`Vswitchd::interests`] does not become ready before; 0 for at once.

@@ -259,7 +259,9 @@ impl Translator<'_> {
                 self.depend_on(Dependency::Port(port));
                 self.warn("learned port is a mirror port, dropping");
             }
-            Some(port) if bridge.bonds.lead(port) == bridge.bonds.lead(in_port) => self.detail("learned port is input port, dropping"),
+            Some(port) if bridge.bonds.lead(port) == bridge.bonds.lead(in_port) => {
+                self.detail("learned port is input port, dropping")
+            }
             Some(port) => match bridge.ports.get(&port) {
                 // `output_to` records the dependency on the port.
                 Some(config) => {

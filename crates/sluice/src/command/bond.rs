@@ -35,11 +35,7 @@ pub fn disable_member(switch: &Switch, args: &[&str]) -> Reply {
     command(switch, args[0], |bond| bond.force_enabled(args[1], false))
 }
 
-fn command(
-    switch: &Switch,
-    name: &str,
-    change: impl FnOnce(&mut Bond) -> Result<&'static str, &'static str>,
-) -> Reply {
+fn command(switch: &Switch, name: &str, change: impl FnOnce(&mut Bond) -> Result<&'static str, &'static str>) -> Reply {
     switch.command_bond(name, change).map(str::to_owned).map_err(str::to_owned)
 }
 

@@ -93,7 +93,8 @@ impl Bond {
                 return Err(Invalid::new("members", format!("bridge {} has no port \"{member}\"", bridge.name)));
             }
             let others = bridge.bond.iter().filter(|other| other.name != self.name);
-            let is_twice = self.members[..i].contains(member) || others.flat_map(|bond| &bond.members).any(|m| m == member);
+            let is_twice =
+                self.members[..i].contains(member) || others.flat_map(|bond| &bond.members).any(|m| m == member);
             if is_twice {
                 return Err(Invalid::new("members", format!("port \"{member}\" is a member already")));
             }

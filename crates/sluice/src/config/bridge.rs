@@ -1,8 +1,8 @@
 //! `[[bridge]]`: a bridge, its tables and its ports.
 
-use super::{Bond, Mirror};
 use super::bfd::Bfd;
 use super::value::{Affinity, Duration};
+use super::{Bond, Mirror};
 use serde::Deserialize;
 use sluice_vswitch::ETHERNET_MTU;
 use std::collections::BTreeMap;

@@ -87,7 +87,8 @@ impl Switch {
     /// Waits until the sessions have dealt with all that came and answered it.
     pub(super) fn wait_for_bfd(&self) {
         for _ in 0..ANSWERS_MAX {
-            if self.bfd.lock().entries.is_empty() || !self.datapath.wait_for_sessions(SessionProtocol::Bfd, DONE_WITHIN) {
+            if self.bfd.lock().entries.is_empty() || !self.datapath.wait_for_sessions(SessionProtocol::Bfd, DONE_WITHIN)
+            {
                 return;
             }
             self.datapath.quiesce();

@@ -102,6 +102,12 @@ impl Switch {
         Some(entry)
     }
 
+    /// Tells the tables again what bonds are: a member has another number in the datapath.
+    pub(super) fn retell_bundles(&self) {
+        self.bundles.lock().entries.iter_mut().for_each(|entry| entry.told = None);
+        self.sync_bundles();
+    }
+
     /// `bond/list`.
     pub fn list_bonds(&self) -> String {
         self.bundles.lock().list_bonds()

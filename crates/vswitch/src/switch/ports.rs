@@ -109,6 +109,7 @@ impl Switch {
         let mut setup = self.setup();
         setup.assembly.renumber_port(name, number)?;
         drop(setup);
+        self.retell_bundles();
         self.hurry();
         Ok(())
     }

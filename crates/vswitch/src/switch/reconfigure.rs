@@ -45,7 +45,8 @@ impl Step {
 }
 
 impl Switch {
-    /// Takes the steps that lead to `desired`; what came of each.
+    /// Takes the steps that lead to `desired`; what came of each. Bonds and LACP follow by [`Switch::sync_bundles`], once
+    /// bridges have their addresses, which are the ids of LACP's systems.
     ///
     /// # Errors
     /// If there can be no such state, or the text of meters, groups or rules is wrong: nothing has changed then.
@@ -81,7 +82,6 @@ impl Switch {
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
         self.sync_bfd();
-        self.sync_bundles();
         self.openflow.publish_ports();
         self.hurry();
         Ok(outcomes)
