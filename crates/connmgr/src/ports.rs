@@ -8,7 +8,7 @@ use crate::flows::nanoseconds;
 use crate::known_ports::PortChange;
 use crate::switch::Switch;
 use sluice_flow::{Mac, OfPort};
-use sluice_ofproto::{PatchStats, PortConfig};
+use sluice_ofproto::{PortConfig, VportStats};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, PortStatus, config, state};
 use sluice_openflow::{Error, Message, Version};
@@ -49,8 +49,8 @@ pub fn stats(switch: &Switch, conn_mgr: &ConnMgr, wanted: Option<OfPort>) -> Res
     let ports = switch.ofproto.ports(&conn_mgr.bridge).unwrap_or_default().into_iter();
     let ports = ports.filter(|p| wanted.is_none_or(|number| p.number == number));
     let stats = ports.map(|port| {
-        let counted = match switch.ofproto.patch_stats(&conn_mgr.bridge, port.number) {
-            Some(patch) => patch_stats(&port, &patch),
+        let counted = match switch.ofproto.vport_stats(&conn_mgr.bridge, port.number) {
+            Some(patch) => vport_stats(&port, &patch),
             None => port_stats(&port, port.datapath().and_then(|no| devices.get(&no))),
         };
         PortStats { duration_ns: nanoseconds(conn_mgr.port_age_ms(port.number)), ..counted }
@@ -58,8 +58,8 @@ pub fn stats(switch: &Switch, conn_mgr: &ConnMgr, wanted: Option<OfPort>) -> Res
     Ok(stats.collect())
 }
 
-fn patch_stats(port: &PortConfig, patch: &PatchStats) -> PortStats {
-    let &PatchStats { rx_packets, rx_bytes, tx_packets, tx_bytes } = patch;
+fn vport_stats(port: &PortConfig, patch: &VportStats) -> PortStats {
+    let &VportStats { rx_packets, rx_bytes, tx_packets, tx_bytes } = patch;
     PortStats { rx_packets, rx_bytes, tx_packets, tx_bytes, ..PortStats::unknown(port.number) }
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn pop(
         map.read(list, &mut with_options).map_err(|_| DropReason::TunnelPop)?;
     }
     let size = u16::try_from(popped.inner.start).map_err(|_| DropReason::TunnelPop)?;
-    packet.frame.truncate(popped.inner.end);
+    // Like Open vSwitch, what follows the outer packet's end stays: an inner frame may have padding, and tells its own length.
     packet.frame.trim_front(size);
     packet.rss_hash = 0;
     let mut known = PacketKey::ZERO;

@@ -64,6 +64,8 @@ limits! {
     Connections = "limit-connections", "fixed: 256 a bridge by .mgmt, 256 by other listeners, of these 64 an address",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
+    /// The kernel has more routes than are read; tunnels do not use the others.
+    KernelRoutes = "limit-kernel-routes", "fixed: 65536",
 }
 
 static COUNTS: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];

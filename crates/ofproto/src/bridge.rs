@@ -9,7 +9,6 @@ use crate::hidden_flow::HiddenFlow;
 use crate::mac::MacTable;
 use crate::meter::Meters;
 use crate::mirror::Mirrors;
-use crate::patch_counts::PatchCounts;
 use crate::port::{Attach, PortConfig};
 use crate::routes::Routes;
 use crate::rule::Rule;
@@ -18,6 +17,7 @@ use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
 use crate::tunnel_options::TunnelOptions;
 use crate::tunnel_ports::TunnelPorts;
+use crate::vport_counts::VportCounts;
 use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_fate::{DropReason, MemoryShare};
@@ -38,8 +38,8 @@ pub(crate) struct Bridge {
     /// Whether packets without a matching rule in table 0 go to controllers.
     pub misses_to_controllers: bool,
     pub ports: BTreeMap<OfPort, PortConfig>,
-    /// The counters of its patch ports.
-    pub patch_counts: BTreeMap<OfPort, Arc<PatchCounts>>,
+    /// The counters of its patch ports and tunnels.
+    pub vport_counts: BTreeMap<OfPort, Arc<VportCounts>>,
     /// Port numbers in order of addition, which is the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
     pub tables: Box<[OfTable]>,
@@ -137,7 +137,7 @@ impl Bridge {
             fragments: FragmentMode::Normal,
             misses_to_controllers: false,
             ports: BTreeMap::new(),
-            patch_counts: BTreeMap::new(),
+            vport_counts: BTreeMap::new(),
             port_order: Vec::new(),
             tables,
             groups: Groups::new(),

@@ -19,7 +19,6 @@ use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
 use crate::mirror::{MIRRORS_MAX, MirrorConfig, MirrorStats};
 use crate::neighbours::Neighbours;
-use crate::patch_counts::PatchStats;
 use crate::port::{Attach, PortConfig, TunnelPort};
 use crate::recirc::Recirculations;
 use crate::removed::RemovedRules;
@@ -27,6 +26,7 @@ use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::tables_lock::{TablesGuard, TablesLock};
+use crate::vport_counts::VportStats;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
@@ -435,8 +435,8 @@ impl Ofproto {
             state.by_name.insert(port.name.clone(), (id, port.number));
             let changes = Changes::of_port(&state.bridges[at], &port);
             state.bridges[at].port_order.push(port.number);
-            if matches!(port.attach, Attach::Patch(_)) {
-                state.bridges[at].patch_counts.insert(port.number, Arc::default());
+            if matches!(port.attach, Attach::Patch(_) | Attach::Tunnel(_)) {
+                state.bridges[at].vport_counts.insert(port.number, Arc::default());
             }
             state.bridges[at].ports.insert(port.number, port);
             Ok(with_mirrors(&mut state.bridges[at], changes))
@@ -512,7 +512,7 @@ impl Ofproto {
             }
             let bridge = &mut state.bridges[at];
             bridge.port_order.retain(|n| *n != number);
-            bridge.patch_counts.remove(&number);
+            bridge.vport_counts.remove(&number);
             bridge.macs.get_mut().flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
                 changes = Changes::of_port(bridge, &port);
@@ -531,10 +531,17 @@ impl Ofproto {
         Ok(())
     }
 
-    /// What crossed a patch port; `None` if there is no such port, or it is none.
-    pub fn patch_stats(&self, bridge: &str, port: OfPort) -> Option<PatchStats> {
+    /// What went by a patch port or a tunnel; `None` if there is no such port, or it is of another type.
+    pub fn vport_stats(&self, bridge: &str, port: OfPort) -> Option<VportStats> {
         let state = self.state();
-        state.bridge_named(bridge)?.patch_counts.get(&port).map(|counts| counts.read())
+        state.bridge_named(bridge)?.vport_counts.get(&port).map(|counts| counts.read())
+    }
+
+    /// The same of the port of that name.
+    pub fn vport_stats_named(&self, name: &str) -> Option<VportStats> {
+        let state = self.state();
+        let (bridge, port) = state.by_name.get(name)?;
+        state.bridge(*bridge)?.vport_counts.get(port).map(|counts| counts.read())
     }
 
     /// A bridge's ports, by number.

@@ -3,16 +3,17 @@
 use crate::depends::Changes;
 use crate::neighbours::{NeighbourKey, NeighbourRequest};
 use crate::ofproto::Ofproto;
-use crate::routes::{DeviceAddresses, Path};
+use crate::routes::{DeviceAddresses, Path, SystemRoute};
 use crate::xlate_cache::Dependency;
 use sluice_flow::Mac;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 impl Ofproto {
-    /// Takes the devices that there are, by name, with their addresses. Routes by other devices are forgotten.
-    pub fn set_devices(&self, devices: BTreeMap<String, DeviceAddresses>) {
-        if self.change(&mut self.writer(), |state| state.routes.set_devices(devices)) {
+    /// Takes the devices that there are, by name, with their addresses, and the routes that the system has. Users' routes by
+    /// other devices are forgotten.
+    pub fn set_devices(&self, devices: BTreeMap<String, DeviceAddresses>, routes: Vec<SystemRoute>) {
+        if self.change(&mut self.writer(), |state| state.routes.set_system(devices, routes)) {
             self.announce_way();
         }
     }

@@ -10,11 +10,11 @@ use crate::effects::Effect;
 use crate::group::Group;
 use crate::mac::LearnPacket;
 use crate::mirror::MirrorCounts;
-use crate::patch_counts::PatchCounts;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
 use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
+use crate::vport_counts::VportCounts;
 use crate::xlate_cache_size::{bytes_of, merge};
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{BondTable, FlowCharge, FlowMemory, FlowStats, Xcache};
@@ -47,8 +47,12 @@ pub(crate) enum XcEntry {
     Group(Arc<Group>, Option<usize>),
     /// Sent to a neighbour by a tunnel: as long as there are such packets the neighbour stays known.
     Neighbour { bridge: BridgeId, ip: Ipv6Addr, mac: Mac },
-    /// Left a bridge by a patch port, and entered another one by its peer.
-    Patch { from: Arc<PatchCounts>, to: Arc<PatchCounts> },
+    /// Came by a patch port or a tunnel.
+    VportRx(Arc<VportCounts>),
+    /// Left by a patch port or a tunnel.
+    VportTx(Arc<VportCounts>),
+    /// What comes after it has met packets with a tunnel's header of so many bytes more; with fewer again, if negative.
+    TunnelHeader(i16),
     /// Copied for a mirror.
     Mirror(Arc<MirrorCounts>),
     /// Left by a bucket of a bond.
@@ -154,7 +158,7 @@ pub(crate) fn recirc_ids(entries: &[XcEntry]) -> impl Iterator<Item = u32> {
 }
 
 /// Credits packets and reports their effects.
-pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effect)) {
+pub(crate) fn push(entries: &[XcEntry], mut push: Push, mut effect: impl FnMut(Effect)) {
     if push.packets == 0 {
         return;
     }
@@ -168,9 +172,11 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
             XcEntry::Mirror(counts) => counts.credit(push.packets, push.bytes),
             XcEntry::Bond { table, bucket } => table.credit(*bucket, push.bytes),
-            XcEntry::Patch { from, to } => {
-                from.send(push.packets, push.bytes);
-                to.receive(push.packets, push.bytes);
+            XcEntry::VportRx(counts) => counts.receive(push.packets, push.bytes),
+            XcEntry::VportTx(counts) => counts.send(push.packets, push.bytes),
+            XcEntry::TunnelHeader(more) => {
+                let bytes = push.packets * u64::from(more.unsigned_abs());
+                push.bytes = if *more > 0 { push.bytes + bytes } else { push.bytes.saturating_sub(bytes) };
             }
             _ => {
                 if let Some(caused) = entry.effect(push) {

@@ -24,8 +24,14 @@ const KEYS_MAX: usize = 8 << 10;
 /// What makes entries the same.
 #[derive(PartialEq, Eq, Hash)]
 enum Same {
-    Rule(usize),
-    Table { bridge: BridgeId, table: u8, matched: bool, key: SearchKey },
+    /// The rule, and the bytes of tunnel headers that its packets have: they count for its bytes.
+    Rule(usize, i32),
+    Table {
+        bridge: BridgeId,
+        table: u8,
+        matched: bool,
+        key: SearchKey,
+    },
     Depends(BridgeId, Dependency),
     MacLookup(BridgeId, u16, Mac),
     MacLearn(BridgeId, u16, Mac, OfPort, LearnPacket),
@@ -66,9 +72,10 @@ fn is_search(entry: &XcEntry) -> bool {
 fn merge_by(entries: Vec<XcEntry>, key_of: impl Fn(&SearchKey) -> SearchKey) -> Vec<XcEntry> {
     let mut places = HashMap::new();
     let mut merged: Vec<XcEntry> = Vec::new();
+    let mut header = 0;
     for mut entry in entries {
         let (same, more) = match &mut entry {
-            XcEntry::Rule { rule, times } => (Same::Rule(Arc::as_ptr(rule).addr()), *times),
+            XcEntry::Rule { rule, times } => (Same::Rule(Arc::as_ptr(rule).addr(), header), *times),
             XcEntry::Table { bridge, table, matched, key, times, .. } => {
                 *key = key_of(key);
                 (Same::Table { bridge: *bridge, table: *table, matched: *matched, key: key.clone() }, *times)
@@ -79,6 +86,9 @@ fn merge_by(entries: Vec<XcEntry>, key_of: impl Fn(&SearchKey) -> SearchKey) -> 
                 (Same::MacLearn(*bridge, *vlan, *mac, *port, *packet), 1)
             }
             _ => {
+                if let XcEntry::TunnelHeader(more) = entry {
+                    header += i32::from(more);
+                }
                 merged.push(entry);
                 continue;
             }

@@ -585,7 +585,7 @@ fn packets_count_for_the_patch_ports_that_they_cross() {
     ofproto.add_port("br0", PortConfig::patch("there", 9, "back")).unwrap();
     ofproto.add_port("br1", PortConfig::patch("back", 1, "there")).unwrap();
     let stats = |bridge, port| {
-        let stats = ofproto.patch_stats(bridge, OfPort(port)).unwrap();
+        let stats = ofproto.vport_stats(bridge, OfPort(port)).unwrap();
         [stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes]
     };
     let store = store_of(&ofproto);
@@ -593,7 +593,7 @@ fn packets_count_for_the_patch_ports_that_they_cross() {
     store.carry(id, 4, 0, 100);
     ofproto.revalidate(&*store, 200, DEFAULT_MAX_IDLE_MS);
     assert_eq!((stats("br0", 9), stats("br1", 1)), ([0, 0, 5, 300], [5, 300, 0, 0]));
-    assert_eq!(ofproto.patch_stats("br0", OfPort(1)), None);
+    assert_eq!(ofproto.vport_stats("br0", OfPort(1)), None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tunnel ports: which one a packet belongs to, and what leaves by one, as `ofproto/trace` tells it.
 
-use sluice_action::{Fate, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Fate, MegaflowStore, Miss, PortNo, Translation, Upcall};
 use sluice_flow::geneve::OptionKind;
 use sluice_flow::{Mac, Metadata, PacketKey, PortNames, extract};
 use sluice_flow_cache::MegaflowTable;
@@ -140,7 +140,8 @@ fn underlay() -> Ofproto {
     }
     let own = "1.1.2.88".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped();
     let device = DeviceAddresses { mac: Mac([0xaa, 0x55, 0xaa, 0x55, 0, 0]), addresses: vec![(own, 120)] };
-    ofproto.set_devices([("under".to_owned(), device)].into());
+    let routes = device.routes("under");
+    ofproto.set_devices([("under".to_owned(), device)].into(), routes);
     ofproto
 }
 
@@ -163,7 +164,7 @@ fn a_header_is_pushed_once_the_next_hop_is_known() {
     let more = FlowMod::parse("in_port=9,actions=1,IN_PORT", FlowCommand::Add, &PortNames::NONE).unwrap();
     ofproto.flow_mod("br0", &more, 0).unwrap();
     assert_eq!(actions(&ofproto, "in_port(9)", 2), format!("clone({push}),9"));
-    ofproto.set_devices(Default::default());
+    ofproto.set_devices(Default::default(), Vec::new());
     assert!(trace(&ofproto, "in_port(9)", 0).unwrap().contains("native tunnel routing failed"));
 }
 
@@ -324,4 +325,25 @@ fn options_that_pass_through_are_matched() {
         "kept in a frozen state"
     );
     assert_eq!(of(true, "actions=9", option).0, "", "not kept");
+}
+
+/// A tunnel counts inner packets, and the rules of the bridge by which they leave count outer ones.
+#[test]
+fn packets_count_for_tunnels_without_their_headers_and_for_the_underlay_with_them() {
+    let ofproto = underlay();
+    ofproto.set_neighbour("under", far_end(), "f8:bc:12:44:34:b6".parse().unwrap(), 0);
+    let table = Arc::new(MegaflowTable::new(64, &HashKey::from_seed(1)).unwrap());
+    ofproto.set_store(table.clone());
+    let frame = sluice_testkit::frame::ethernet().ipv4([1; 4], [2; 4]).udp(1, 2).build();
+    let len = frame.len() as u64;
+    let (_, sent) = translate(&ofproto, &frame, 9);
+    assert!(matches!(sent.actions[0], Action::TunnelPush(_)), "{:?}", sent.actions);
+    ofproto.upcall().credit(&sent.xcache, 3, 3 * len, 0, 0);
+    let bytes = |bridge: &str| -> Vec<u64> {
+        let rules = ofproto.rules(bridge, &FlowMod::new(FlowCommand::Delete)).unwrap();
+        rules.iter().map(|entry| entry.rule.stats().bytes).filter(|bytes| *bytes != 0).collect()
+    };
+    assert_eq!((bytes("br0"), bytes("under")), (vec![3 * len], vec![3 * (len + 50)]));
+    let stats = ofproto.vport_stats_named("t1").unwrap();
+    assert_eq!([stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes], [0, 0, 3, 3 * len]);
 }

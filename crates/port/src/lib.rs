@@ -60,7 +60,10 @@ pub use config::{PortConfig, open, reconfigure};
 pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;
-pub use netdev::{LinkChanges, LinkMonitor, NextHop, device_addresses, neighbour_mac, next_hop};
+pub use netdev::{
+    KernelRoute, LinkChanges, LinkMonitor, NextHop, RouteMonitor, device_addresses, kernel_routes, neighbour_mac,
+    next_hop,
+};
 pub use pools::{DpdkConfig, Pools};
 pub use port_type::{OptionKey, PORT_TYPES, PortType};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};

@@ -169,6 +169,9 @@ impl Daemon<'_> {
     fn serve(&self, process: &Arc<Process>, startup: Startup) -> Result<()> {
         let _server = self.control_socket().map(|path| serve_commands(process, &path)).transpose()?;
         process.switch().start_openflow(&self.dirs.rundir, SocketMode::OpenVSwitch)?;
+        if self.options.datapath.disable_system_route {
+            process.switch().disable_kernel_routes();
+        }
         let mut vswitchd = Vswitchd::new(Arc::clone(process.switch()), self.database()?)?;
         attend(process, &mut vswitchd, startup)
     }

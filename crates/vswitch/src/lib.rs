@@ -27,6 +27,7 @@ mod bundles;
 mod change;
 mod desired;
 mod error;
+mod kernel_routes;
 mod numbers;
 mod pages;
 mod ports;

@@ -19,6 +19,7 @@ use crate::bfd::Bfd;
 use crate::bundles::Bundles;
 use crate::desired::{Bridge, DesiredState, Source};
 use crate::error::Error;
+use crate::kernel_routes::KernelRoutes;
 use crate::revalidator::{Revalidator, RevalidatorFigures};
 use crate::sources;
 use openflow::AroundOpenFlow;
@@ -48,6 +49,7 @@ pub struct Switch {
     pools: Arc<Mutex<Pools>>,
     bfd: Bfd,
     bundles: Bundles,
+    kernel_routes: Mutex<KernelRoutes>,
     setup: Mutex<Setup>,
 }
 
@@ -110,8 +112,8 @@ impl Switch {
         openflow.bundle_memory().set_limit(desired.bundle_memory);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
         let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
-        let setup = Mutex::new(setup);
-        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, setup };
+        let (kernel_routes, setup) = (Mutex::default(), Mutex::new(setup));
+        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, setup };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }

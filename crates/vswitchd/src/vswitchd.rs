@@ -17,7 +17,7 @@ use refresh::Periodic;
 use sluice_ovsdb::{
     Client, Commit, Config, ConfigError, Interest, LockState, Remote, TlsConfig, Txn, TxnId, TxnStatus, Uuid,
 };
-use sluice_port::LinkMonitor;
+use sluice_port::{LinkMonitor, RouteMonitor};
 use sluice_vswitch::{DesiredState, Switch};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -64,6 +64,8 @@ pub struct Vswitchd {
     writing: Writing,
     /// Hears of devices of the kernel, unless the kernel does not tell.
     links: Option<LinkMonitor>,
+    /// Hears of the kernel's routes, likewise: tunnels go by them.
+    routes: Option<RouteMonitor>,
     /// A device came, went or changed: what could not be opened is tried again.
     links_changed: bool,
     status: Periodic,
@@ -108,6 +110,7 @@ impl Vswitchd {
             applied: Applied::default(),
             writing: Writing::Done,
             links: LinkMonitor::new().inspect_err(|error| tracing::info!("links are not watched: {error}")).ok(),
+            routes: RouteMonitor::new().inspect_err(|error| tracing::info!("routes are not watched: {error}")).ok(),
             links_changed: false,
             status: Periodic::default(),
             statistics: Periodic::default(),
@@ -162,10 +165,11 @@ impl Vswitchd {
         self.client.deadline_ms().into_iter().chain(refresh).min()
     }
 
-    /// What to wait for: the database's socket, while there is one, and news of devices.
+    /// What to wait for: the database's socket, while there is one, and news of devices and routes.
     pub fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
-        let links = self.links.as_ref().map(|links| Interest { fd: links.fd(), read: true, write: false });
-        self.client.interest().into_iter().chain(links)
+        let news = [self.links.as_ref().map(LinkMonitor::fd), self.routes.as_ref().map(RouteMonitor::fd)];
+        let news = news.into_iter().flatten().map(|fd| Interest { fd, read: true, write: false });
+        self.client.interest().into_iter().chain(news)
     }
 
     /// Waits until there is something to do, but for `limit_ms` at most: for programs that wait for nothing else.

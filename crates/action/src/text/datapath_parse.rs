@@ -310,6 +310,11 @@ impl Reader<'_> {
                 self.parts(list, parts, pair.value)?;
                 continue;
             }
+            if name == "tunnel" && matches!(pair.key.text, "tp_src" | "tp_dst") {
+                // The datapath's keys do not have the outer UDP ports.
+                masked_number(pair.value, 16)?;
+                continue;
+            }
             if (name, pair.key.text) == ("tunnel", "geneve") {
                 self.geneve(pair.value)?;
                 continue;

@@ -107,6 +107,8 @@ impl<'a> Translator<'a> {
     fn send_outer(&mut self, tunnel: &TunnelPort, header: TunnelHeader, egress: &Egress<'a>, output: TunnelOutput) {
         let Some(out_port) = egress.port.datapath() else { return };
         let outer = outer_key(&self.flow, &header);
+        let size = i16::try_from(header.bytes().len()).expect("invariant: a header has some hundred bytes at most");
+        self.xcache.push(XcEntry::TunnelHeader(size));
         let push = Action::TunnelPush(Arc::new(TunnelPush { backend: tunnel.backend, header, out_port }));
         let cut = if output.truncated { self.out.pop_if(|last| matches!(last, Action::Trunc(_))) } else { None };
         let before = Box::new((self.flow, self.base, self.wc));
@@ -121,6 +123,7 @@ impl<'a> Translator<'a> {
             }
         });
         (self.flow, self.base, self.wc) = *before;
+        self.xcache.push(XcEntry::TunnelHeader(-size));
         match output.last {
             true => self.out.extend_from_slice(&actions),
             false if actions.is_empty() => {}

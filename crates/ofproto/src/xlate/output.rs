@@ -14,7 +14,6 @@ use sluice_fate::DropReason;
 use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
 use sluice_ofp::METER_CONTROLLER;
 use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
-use std::sync::Arc;
 
 impl<'a> Translator<'a> {
     /// `output:PORT`, reserved ports included.
@@ -168,7 +167,7 @@ impl<'a> Translator<'a> {
                 }
             }
             Attach::Tunnel(tunnel) => {
-                self.output_to_tunnel(tunnel, TunnelOutput { last, truncated });
+                self.output_to_tunnel(config.number, tunnel, TunnelOutput { last, truncated });
                 self.mirror_sent(config);
             }
             Attach::Nothing => self.no_output = DropReason::NoLocalPort,
@@ -184,9 +183,9 @@ impl<'a> Translator<'a> {
 
     /// Notes that packets leave by a patch port and enter another bridge by its peer.
     fn count_crossing(&mut self, by: OfPort, bridge: &Bridge, peer: OfPort) {
-        if let (Some(from), Some(to)) = (self.bridge.patch_counts.get(&by), bridge.patch_counts.get(&peer)) {
-            self.xcache.push(XcEntry::Patch { from: Arc::clone(from), to: Arc::clone(to) });
-        }
+        let counts = |bridge: &Bridge, port| bridge.vport_counts.get(&port).cloned();
+        self.xcache.extend(counts(self.bridge, by).map(XcEntry::VportTx));
+        self.xcache.extend(counts(bridge, peer).map(XcEntry::VportRx));
     }
 
     /// Goes on in another bridge. Its changes of the packet do not affect this bridge.

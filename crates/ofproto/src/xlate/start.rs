@@ -6,7 +6,7 @@ use super::{ActionList, Failure, MAX_BYTES, Translator, tags};
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
 use crate::ofproto::Shared;
-use crate::port::PortConfig;
+use crate::port::{Attach, PortConfig};
 use crate::recirc::{Frozen, FrozenActions};
 use crate::trace::{TraceKind, Tracer};
 use crate::tunnel::Tunnel;
@@ -209,6 +209,11 @@ impl<'a> Translator<'a> {
             self.search_first_table();
         }
         let rule = self.rule;
+        if frozen.is_none()
+            && let Some(PortConfig { number, attach: Attach::Tunnel(_), .. }) = in_port
+        {
+            self.xcache.extend(bridge.vport_counts.get(number).cloned().map(XcEntry::VportRx));
+        }
         if frozen.is_none()
             && let Some(port) = in_port
             && self.take_for_session(port)

@@ -5,10 +5,11 @@ use super::Translator;
 use crate::features::Feature;
 use crate::port::TunnelPort;
 use crate::tunnel::Tunnel;
+use crate::xlate_cache::XcEntry;
 use sluice_action::{Action, SetTunnel};
 use sluice_flow::geneve::GeneveOption;
 use sluice_flow::layout::{self, Span};
-use sluice_flow::{FieldId, FlowKey, TunnelKey, tunnel_flags};
+use sluice_flow::{FieldId, FlowKey, OfPort, TunnelKey, tunnel_flags};
 use sluice_tunnel::{Endpoint, Erspan, Inherited, Key, TunnelConfig, TunnelKind};
 use std::net::Ipv6Addr;
 
@@ -51,13 +52,14 @@ impl Translator<'_> {
 
     /// Outputs to a tunnel: the packet leaves by the datapath port that serves it, with the tunnel's fields beside it.
     /// Later actions do not see what the port has set of them.
-    pub(super) fn output_to_tunnel(&mut self, tunnel: &TunnelPort, output: TunnelOutput) {
+    pub(super) fn output_to_tunnel(&mut self, port: OfPort, tunnel: &TunnelPort, output: TunnelOutput) {
         let before = Tunnel::of(&self.flow);
         self.set_tunnel_fields(&tunnel.config);
         if destination(&self.flow) == destination(&self.original) {
             before.put(&mut self.flow);
             return self.warn("Not tunneling to our own address");
         }
+        self.xcache.extend(self.bridge.vport_counts.get(&port).cloned().map(XcEntry::VportTx));
         if self.can(Feature::TnlPushPop) {
             self.detail("output to native tunnel");
             self.commit();

@@ -3,12 +3,14 @@
 mod addresses;
 mod link_monitor;
 mod neighbour;
+mod routes;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 
 pub use addresses::device_addresses;
 pub use link_monitor::{LinkChanges, LinkMonitor};
 pub use neighbour::{NextHop, neighbour_mac, next_hop};
+pub use routes::{KernelRoute, RouteMonitor, kernel_routes};
 
 use crate::{DeviceStatus, OpenError, PortInfo};
 use std::io;

@@ -55,7 +55,7 @@ pub struct DatapathOptions {
     /// Without effect, since the kernel's datapath is never used
     #[arg(long)]
     pub disable_system: bool,
-    /// Without effect, since there are no tunnels that would use the system's routes
+    /// Do not use the kernel's routes for tunnels
     #[arg(long)]
     pub disable_system_route: bool,
     /// The NUMA node of each core that tests pretend there is, separated by commas

@@ -148,7 +148,7 @@ impl Switch {
                 Attach::Datapath(number) => {
                     reports.iter().find(|report| report.number == number).map(|report| report.stats.rx_packets)
                 }
-                _ => self.ofproto.patch_stats(&bridge, ofport).map(|stats| stats.rx_packets),
+                _ => self.ofproto.vport_stats(&bridge, ofport).map(|stats| stats.rx_packets),
             };
             Some((key, rx_packets?))
         };

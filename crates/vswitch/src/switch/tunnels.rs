@@ -1,10 +1,11 @@
-//! What tunnels need of the rest of the switch: the addresses of its devices, and questions for neighbours.
+//! What tunnels need of the rest of the switch: devices, their addresses, routes, and questions for neighbours.
 
 use super::Switch;
+use crate::kernel_routes::MAPPED_BITS;
 use sluice_flow::{FieldId, Mac, Match, Metadata, OfPort, PacketKey, extract};
 use sluice_ofp::OfAction;
 use sluice_ofproto::{DeviceAddresses, NeighbourRequest, PacketOutRequest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The addresses of the kernel's devices, by device. Those of links reach no other end of a tunnel.
@@ -21,12 +22,9 @@ fn kernel_addresses() -> BTreeMap<String, Vec<(Ipv6Addr, u8)>> {
     all.into_iter().map(of_device).collect()
 }
 
-/// Bits in front of the IPv4 address in an IPv4-mapped IPv6 address.
-const MAPPED_BITS: u8 = 96;
-
 impl Switch {
-    /// Tells the tables which addresses the devices of ports have: to these come the packets of tunnels, and from them
-    /// they leave.
+    /// Tells the tables which addresses devices have and which routes the kernel has: to the addresses of ports come the
+    /// packets of tunnels, and from them they leave.
     pub fn refresh_devices(&self) {
         let dummies: BTreeMap<String, Vec<(Ipv6Addr, u8)>> = self
             .datapath
@@ -37,17 +35,38 @@ impl Switch {
                 (device.name().to_owned(), v4.into_iter().chain(device.ipv6()).collect())
             })
             .collect();
-        let kernel = kernel_addresses();
+        let mut routes = self.kernel_routes.lock().read().to_vec();
+        let mut addresses = kernel_addresses();
+        // The kernel knows nothing of a dummy's addresses.
+        routes.retain(|route| !dummies.contains_key(&route.device));
+        addresses.extend(dummies.clone());
+        let macs = self.port_device_macs();
+        // A device that is no port has addresses for routes only: no header gets its Ethernet address.
+        let names = addresses.keys().chain(macs.keys()).collect::<BTreeSet<_>>();
+        let device = |name: &String| DeviceAddresses {
+            mac: macs.get(name).copied().unwrap_or(Mac([0; 6])),
+            addresses: addresses.get(name).cloned().unwrap_or_default(),
+        };
+        let devices: BTreeMap<_, _> = names.into_iter().map(|name| (name.clone(), device(name))).collect();
+        for name in dummies.keys() {
+            routes.extend(devices.get(name).into_iter().flat_map(|device| device.routes(name)));
+        }
+        self.ofproto.set_devices(devices, routes);
+    }
+
+    /// The Ethernet addresses of the devices of ports.
+    fn port_device_macs(&self) -> BTreeMap<String, Mac> {
         let infos = self.datapath.port_infos();
         let setup = self.setup();
-        let devices = setup.assembly.ports().iter().filter_map(|(name, entry)| {
-            let mac = Mac(infos.get(&entry.number?)?.mac);
-            let addresses = dummies.get(name).or_else(|| kernel.get(name)).cloned().unwrap_or_default();
-            Some((name.clone(), DeviceAddresses { mac, addresses }))
-        });
-        let devices = devices.collect();
-        drop(setup);
-        self.ofproto.set_devices(devices);
+        let of_port = |(name, entry): (&String, &crate::ports::PortEntry)| {
+            Some((name.clone(), Mac(infos.get(&entry.number?)?.mac)))
+        };
+        setup.assembly.ports().iter().filter_map(of_port).collect()
+    }
+
+    /// Has the routes of the kernel not be used: tunnels go by those of users and of dummy devices.
+    pub fn disable_kernel_routes(&self) {
+        self.kernel_routes.lock().disable();
     }
 
     /// Sends the questions for neighbours that wait to be sent; whether there were any.

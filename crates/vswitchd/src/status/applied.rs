@@ -108,6 +108,12 @@ impl Applied {
         })
     }
 
+    /// The interfaces without a device: patch ports and tunnels.
+    pub fn vports(&self) -> impl Iterator<Item = &AppliedInterface> {
+        let is_vport = |interface: &&AppliedInterface| matches!(&interface.live, Ok(live) if live.number.is_none());
+        self.interfaces.iter().filter(is_vport)
+    }
+
     /// Whether an interface could not be opened.
     pub fn lacks_interfaces(&self) -> bool {
         self.interfaces.iter().any(|interface| interface.live.is_err())

@@ -2,7 +2,7 @@
 
 use crate::schema::{INTERFACE, MIRROR};
 use sluice_datapath::PortReport;
-use sluice_ofproto::MirrorStats;
+use sluice_ofproto::{MirrorStats, VportStats};
 use sluice_ovsdb::{Datum, Txn, Uuid};
 
 /// Writes an interface's counters: those that its kind of device has, and the device's own.
@@ -25,6 +25,14 @@ pub fn write(txn: &mut Txn, interface: Uuid, kind: &str, report: &PortReport) {
     let losses = losses.into_iter().filter(|_| !kind.starts_with("dummy"));
     let own = report.custom_stats.iter().map(|(key, n)| (key.as_str(), *n));
     let counters = traffic.into_iter().chain(losses).chain(own);
+    txn.set(INTERFACE, interface, "statistics", Datum::map(counters.map(as_integer)));
+}
+
+/// Writes the counters of a patch port or a tunnel.
+pub fn write_vport(txn: &mut Txn, interface: Uuid, stats: &VportStats) {
+    let &VportStats { rx_packets, rx_bytes, tx_packets, tx_bytes } = stats;
+    let counters =
+        [("rx_packets", rx_packets), ("tx_packets", tx_packets), ("rx_bytes", rx_bytes), ("tx_bytes", tx_bytes)];
     txn.set(INTERFACE, interface, "statistics", Datum::map(counters.map(as_integer)));
 }
 

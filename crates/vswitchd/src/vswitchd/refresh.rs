@@ -4,9 +4,14 @@
 use super::Vswitchd;
 use crate::schema::{CONTROLLER, INTERFACE, PORT};
 use crate::status::{Applied, controller, interface, statistics};
+<<<<<<< HEAD
 use sluice_flow::Mac;
 use sluice_ovsdb::{Commit, Datum, Txn, TxnId, TxnStatus};
 use sluice_port::LinkMonitor;
+=======
+use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
+use sluice_port::{LinkMonitor, RouteMonitor};
+>>>>>>> 0147221 (ofproto, vswitch: tunnels count, and go by kernel routes)
 use sluice_vswitch::Switch;
 
 /// How often statistics are written at most.
@@ -56,7 +61,14 @@ impl Vswitchd {
             self.status.hurry();
             self.links_changed = true;
         }
+<<<<<<< HEAD
         if self.switch.take_bfd_changed() | self.switch.take_bundles_changed() {
+=======
+        if self.routes.as_mut().is_some_and(RouteMonitor::take_changed) {
+            self.switch.refresh_devices();
+        }
+        if self.switch.take_bfd_changed() {
+>>>>>>> 0147221 (ofproto, vswitch: tunnels count, and go by kernel routes)
             self.status.hurry();
         }
         if self.status.is_due(now_ms) {
@@ -138,6 +150,11 @@ pub(super) fn write_statistics(switch: &Switch, applied: &Applied, txn: &mut Txn
     for (interface, live, number) in applied.devices() {
         if let Ok(at) = reports.binary_search_by_key(&number, |report| report.number) {
             statistics::write(txn, interface.uuid, &live.kind, &reports[at]);
+        }
+    }
+    for interface in applied.vports() {
+        if let Some(stats) = switch.ofproto().vport_stats_named(&interface.name) {
+            statistics::write_vport(txn, interface.uuid, &stats);
         }
     }
 }
