@@ -2,7 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::experiments::{
-    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, storm, subtables,
+    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, storm, subtables, tunnel,
 };
 use crate::files;
 use crate::record::Record;
@@ -25,6 +25,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &cold::Cold,
     &profile::Profile,
     &peer::Peer,
+    &tunnel::Tunnel,
 ];
 
 /// The experiment of that name.

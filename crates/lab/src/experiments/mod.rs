@@ -13,6 +13,7 @@ pub mod rules;
 pub mod scale;
 pub mod storm;
 pub mod subtables;
+pub mod tunnel;
 
 use crate::record::{Axis, Chart, Figure, Point, Series, Table};
 use crate::text;

@@ -21,9 +21,19 @@ use std::time::Duration;
 /// The experiment.
 pub struct Peer;
 
-/// The programs that must be there. Debian packages: openvswitch-switch-dpdk, dpdk.
-const PROGRAMS: [&str; 3] =
-    ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server", "/usr/bin/dpdk-testpmd"];
+/// The programs that must be there. Debian package: openvswitch-switch-dpdk.
+pub(super) const PROGRAMS_OF_OVS: [&str; 2] =
+    ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server"];
+
+/// testpmd. Debian package: dpdk.
+const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
+
+/// Which of these programs is missing.
+pub(super) fn missing_program(programs: &[&str]) -> Option<String> {
+    let missing = programs.iter().find(|program| !Path::new(program).exists())?;
+    Some(format!("{missing} is missing (packages openvswitch-switch-dpdk and dpdk)"))
+}
+
 const SUBTABLES: u16 = 20;
 
 /// Up to this many flows, at least this multiple of the peer's best rate.
@@ -51,10 +61,9 @@ impl Experiment for Peer {
     }
 
     fn obstacle(&self) -> Option<String> {
-        if let Some(missing) = PROGRAMS.iter().find(|program| !Path::new(program).exists()) {
-            return Some(format!("{missing} is missing (packages openvswitch-switch-dpdk and dpdk)"));
-        }
-        (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned())
+        missing_program(&PROGRAMS_OF_OVS)
+            .or_else(|| missing_program(&[TESTPMD]))
+            .or_else(|| (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned()))
     }
 
     fn needs(&self) -> &'static str {

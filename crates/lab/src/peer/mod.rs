@@ -5,6 +5,7 @@ pub mod ovs;
 mod perf;
 pub mod storm;
 pub mod testpmd;
+pub mod tunnel;
 
 use anyhow::{Context, Result, bail};
 use sluice_traffic::{Profile, SplitMix64};
@@ -114,7 +115,7 @@ impl Drop for Directory {
 }
 
 /// A daemon that is ended when dropped.
-struct Daemon(Child);
+pub struct Daemon(Child);
 
 impl Daemon {
     fn start(command: &mut Command, log: &Path) -> Result<Daemon> {

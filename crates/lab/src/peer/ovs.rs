@@ -32,20 +32,38 @@ pub fn missing() -> Option<String> {
 
 /// A switch that runs until it is dropped. Fields are dropped in this order.
 pub struct Running {
-    _bridge: Bridge,
-    _switch: Daemon,
+    _bridges: Bridges,
+    switch: Daemon,
     _database: Daemon,
     directory: Directory,
     _pages: HugePages,
 }
 
-/// Deletes its bridge when dropped, so that the switch closes its devices.
-struct Bridge(String);
+/// Deletes its bridges when dropped, so that the switch closes its devices.
+struct Bridges(String);
 
-impl Drop for Bridge {
+impl Drop for Bridges {
     fn drop(&mut self) {
-        let _ = output(Command::new("ovs-vsctl").args(["-t5", &self.0, "del-br", "br0"]));
+        let vsctl = |args: &[&str]| output(Command::new("ovs-vsctl").args(["-t5", &self.0]).args(args));
+        for bridge in vsctl(&["list-br"]).unwrap_or_default().lines() {
+            let _ = vsctl(&["del-br", bridge]);
+        }
     }
+}
+
+/// Has a program of Open vSwitch have its files in that directory.
+fn in_directory<'a>(directory: &Directory, command: &'a mut Command) -> &'a mut Command {
+    ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"].iter().for_each(|key| {
+        command.env(key, &directory.0);
+    });
+    command
+}
+
+/// Runs `ovs-vsctl` on the database in that directory.
+fn vsctl(directory: &Directory, args: &[&str]) -> Result<String> {
+    let db = format!("--db=unix:{}", directory.0.join("db.sock").display());
+    let mut command = Command::new("ovs-vsctl");
+    output(in_directory(directory, &mut command).arg(format!("-t{}", PATIENCE.as_secs())).arg(&db).args(args))
 }
 
 impl Running {
@@ -54,51 +72,12 @@ impl Running {
     /// # Errors
     /// If a program fails.
     pub fn start(rules: &str, ports: &[(u16, String)], config: &OvsConfig) -> Result<Running> {
-        let pages = HugePages::reserve()?;
-        let directory = Directory::make()?;
-        let log = directory.0.join("log");
-        let path = |name: &str| directory.0.join(name).display().to_string();
-        let with_dirs = |mut command: Command| {
-            ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"].iter().for_each(|key| {
-                command.env(key, &directory.0);
-            });
-            command
-        };
-        let command = |program: &str| with_dirs(Command::new(program));
-        output(command("ovsdb-tool").args(["create", &path("conf.db"), SCHEMA]))?;
-        let remote = format!("--remote=punix:{}", path("db.sock"));
-        let mut database = Daemon::start(command("ovsdb-server").args([&path("conf.db"), &remote]), &log)?;
-        database.wait_for(&directory.0.join("db.sock"), &log)?;
-        let db = format!("--db=unix:{}", path("db.sock"));
-        let vsctl =
-            |args: &[&str]| output(command("ovs-vsctl").arg(format!("-t{}", PATIENCE.as_secs())).arg(&db).args(args));
-        vsctl(&["--no-wait", "init"])?;
-        vsctl(&[
-            "--no-wait",
-            "set",
-            "Open_vSwitch",
-            ".",
-            "other_config:dpdk-init=true",
-            &format!("other_config:dpdk-socket-mem={MEMORY_MIB}"),
-            "other_config:dpdk-lcore-mask=0x1",
-            "other_config:pmd-cpu-mask=0x2",
-            // A name of its own for what DPDK keeps on disk: another process with DPDK may run.
-            &format!(
-                "other_config:dpdk-extra=\"--no-pci --iova-mode=va --file-prefix=sluice-lab-{}\"",
-                std::process::id()
-            ),
-            &format!("other_config:emc-insert-inv-prob={}", config.emc_insert_inv_prob),
-            &format!("other_config:smc-enable={}", config.smc),
-        ])?;
-        let unixctl = format!("--unixctl={}", path("ctl"));
-        let mut switch =
-            Daemon::start(with_dirs(apart(VSWITCHD)).args([&format!("unix:{}", path("db.sock")), &unixctl]), &log)?;
-        switch.wait_for(&directory.0.join("ctl"), &log)?;
-        vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail-mode=secure"])?;
-        output(command("ovs-ofctl").args(["add-flows", &format!("unix:{}", path("br0.mgmt")), rules]))?;
+        let running = Self::without_bridges(config)?;
+        running.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail-mode=secure"])?;
+        running.add_flows("br0", rules)?;
         for (number, device) in ports {
             let name = format!("p{number}");
-            vsctl(&[
+            running.vsctl(&[
                 "add-port",
                 "br0",
                 &name,
@@ -111,7 +90,68 @@ impl Running {
                 &format!("ofport_request={number}"),
             ])?;
         }
-        Ok(Running { _bridge: Bridge(db), _switch: switch, _database: database, directory, _pages: pages })
+        Ok(running)
+    }
+
+    /// Starts it without bridges.
+    ///
+    /// # Errors
+    /// If a program fails.
+    pub fn without_bridges(config: &OvsConfig) -> Result<Running> {
+        let pages = HugePages::reserve()?;
+        let directory = Directory::make()?;
+        let log = directory.0.join("log");
+        let path = |name: &str| directory.0.join(name).display().to_string();
+        output(in_directory(&directory, &mut Command::new("ovsdb-tool")).args(["create", &path("conf.db"), SCHEMA]))?;
+        let remote = format!("--remote=punix:{}", path("db.sock"));
+        let mut ovsdb = Command::new("ovsdb-server");
+        let mut database = Daemon::start(in_directory(&directory, &mut ovsdb).args([&path("conf.db"), &remote]), &log)?;
+        database.wait_for(&directory.0.join("db.sock"), &log)?;
+        let settings = [
+            "other_config:dpdk-init=true".to_owned(),
+            format!("other_config:dpdk-socket-mem={MEMORY_MIB}"),
+            "other_config:dpdk-lcore-mask=0x1".to_owned(),
+            "other_config:pmd-cpu-mask=0x2".to_owned(),
+            // A name of its own for what DPDK keeps on disk: another process with DPDK may run.
+            format!(
+                "other_config:dpdk-extra=\"--no-pci --iova-mode=va --file-prefix=sluice-lab-{}\"",
+                std::process::id()
+            ),
+            format!("other_config:emc-insert-inv-prob={}", config.emc_insert_inv_prob),
+            format!("other_config:smc-enable={}", config.smc),
+        ];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        vsctl(&directory, &["--no-wait", "init"])?;
+        vsctl(&directory, &[&["--no-wait", "set", "Open_vSwitch", "."], &settings[..]].concat())?;
+        let unixctl = format!("--unixctl={}", path("ctl"));
+        let mut vswitchd = apart(VSWITCHD);
+        let vswitchd = in_directory(&directory, &mut vswitchd).args([&format!("unix:{}", path("db.sock")), &unixctl]);
+        let mut switch = Daemon::start(vswitchd, &log)?;
+        switch.wait_for(&directory.0.join("ctl"), &log)?;
+        let bridges = Bridges(format!("--db=unix:{}", path("db.sock")));
+        Ok(Running { _bridges: bridges, switch, _database: database, directory, _pages: pages })
+    }
+
+    /// Its process.
+    pub fn daemon(&self) -> &Daemon {
+        &self.switch
+    }
+
+    /// Runs `ovs-vsctl`.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn vsctl(&self, args: &[&str]) -> Result<String> {
+        vsctl(&self.directory, args)
+    }
+
+    /// Adds the rules of a file to a bridge.
+    ///
+    /// # Errors
+    /// If there are wrong ones.
+    pub fn add_flows(&self, bridge: &str, rules: &str) -> Result<()> {
+        let socket = format!("unix:{}", self.directory.0.join(format!("{bridge}.mgmt")).display());
+        output(Command::new("ovs-ofctl").args(["add-flows", &socket, rules])).map(|_| ())
     }
 
     /// What `ovs-appctl` prints.

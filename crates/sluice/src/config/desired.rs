@@ -68,6 +68,7 @@ impl Config {
         });
         Ok(DesiredState {
             pmd_cores: self.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
+            main_worker: self.switch.main_worker,
             datapath: self.datapath.desired().map_err(|invalid| invalid.within("datapath"))?,
             dpdk: self.switch.dpdk.as_ref().map(Dpdk::desired),
             tls: self.switch.tls.as_ref().map(|tls| TlsFiles {

@@ -81,6 +81,8 @@ pub struct Switch {
     pub syslog: bool,
     /// One PMD thread for each, pinned to it.
     pub pmd_cores: Vec<u32>,
+    /// Whether a thread that sleeps takes the ports that can be waited for.
+    pub main_worker: bool,
     /// End after this time.
     pub stop_after: Option<Duration>,
     /// The address at which Prometheus reads metrics.
@@ -192,6 +194,7 @@ impl Default for Switch {
             log_file: None,
             syslog: false,
             pmd_cores: vec![1],
+            main_worker: false,
             stop_after: None,
             metrics: None,
             bundle_memory: Size(BUNDLE_MEMORY as u64),

@@ -4,14 +4,9 @@
 use super::Vswitchd;
 use crate::schema::{CONTROLLER, INTERFACE, PORT};
 use crate::status::{Applied, controller, interface, statistics};
-<<<<<<< HEAD
 use sluice_flow::Mac;
 use sluice_ovsdb::{Commit, Datum, Txn, TxnId, TxnStatus};
-use sluice_port::LinkMonitor;
-=======
-use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
 use sluice_port::{LinkMonitor, RouteMonitor};
->>>>>>> 0147221 (ofproto, vswitch: tunnels count, and go by kernel routes)
 use sluice_vswitch::Switch;
 
 /// How often statistics are written at most.
@@ -61,14 +56,10 @@ impl Vswitchd {
             self.status.hurry();
             self.links_changed = true;
         }
-<<<<<<< HEAD
-        if self.switch.take_bfd_changed() | self.switch.take_bundles_changed() {
-=======
         if self.routes.as_mut().is_some_and(RouteMonitor::take_changed) {
             self.switch.refresh_devices();
         }
-        if self.switch.take_bfd_changed() {
->>>>>>> 0147221 (ofproto, vswitch: tunnels count, and go by kernel routes)
+        if self.switch.take_bfd_changed() | self.switch.take_bundles_changed() {
             self.status.hurry();
         }
         if self.status.is_due(now_ms) {
