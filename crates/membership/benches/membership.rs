@@ -1,11 +1,12 @@
 //! Lookups in the manner of DPDK's `member_perf_autotest`: 393 216 keys in 524 288 slots, keys of 4 to 64 bytes,
-//! hashing included, in bulks of 64. Prints TSC cycles per key, comparable with DPDK's output.
+//! hashing included, in bulks of 64. Prints TSC cycles per key for keys that are there (hit) and keys that are not (miss),
+//! one by one and in bulk, with each instruction set of this machine; comparable with DPDK's output, whose lookups all hit.
 //!
-//! `cargo bench -p sluice-membership`; for DPDK: `dpdk-test`, then `member_perf_autotest`. Answers are checked first.
-//! With `--test` (as CI runs it) it only checks them.
+//! `cargo bench -p sluice-membership`; beside DPDK's on the same core: `ci/member-perf`. Answers are checked first. With
+//! `--test` (as CI runs it) it only checks them.
 
 use sluice_membership::{Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
-use sluice_simd::tsc;
+use sluice_simd::{Isa, tsc};
 
 const SLOTS: usize = 1 << 19;
 const KEYS: usize = SLOTS * 3 / 4;
@@ -42,16 +43,43 @@ fn cycles(mut work: impl FnMut()) -> f64 {
     rounds[ROUNDS / 2] as f64 / KEYS as f64
 }
 
-fn measure<const N: usize, S: Summary>(
-    name: &str,
-    summary: &mut S,
-    known: &[[u8; N]],
-    absent: &[[u8; N]],
-    timed: bool,
-) {
+/// A summary whose vector instructions can be chosen.
+trait Chosen: Summary {
+    fn choose(&mut self, isa: Isa);
+}
+
+impl Chosen for Ht {
+    fn choose(&mut self, isa: Isa) {
+        self.set_isa(isa);
+    }
+}
+
+impl Chosen for Vbf {
+    fn choose(&mut self, isa: Isa) {
+        self.set_isa(isa);
+    }
+}
+
+fn measure<const N: usize>(name: &str, summary: &mut impl Chosen, known: &[[u8; N]], absent: &[[u8; N]], timed: bool) {
     for (i, key) in known.iter().enumerate() {
         let _ = summary.add(key, set_of(i));
     }
+    for isa in Isa::available() {
+        summary.choose(isa);
+        let (wrong, false_hits) = errors(summary, known, absent);
+        let share = |n: usize| n as f64 / KEYS as f64;
+        if timed {
+            let cycles = times(summary, known, absent).map(|cycles| format!("{cycles:>10.1}")).concat();
+            println!("{name:>6} {N:>5} {:>7}{cycles} {:>9.5} {:>10.5}", isa.name(), share(wrong), share(false_hits));
+        } else {
+            println!("{name:>6} {N:>3} bytes, {}: {wrong} wrong, {false_hits} false hits of {KEYS}", isa.name());
+            assert!(share(wrong) < 0.05 && share(false_hits) < 0.05, "more errors than the structure may make");
+        }
+    }
+}
+
+/// Known keys with another answer than their set, and absent keys that are found.
+fn errors<const N: usize>(summary: &impl Summary, known: &[[u8; N]], absent: &[[u8; N]]) -> (usize, usize) {
     let mut out = [None; BULK];
     let mut wrong = 0;
     for (i, bulk) in known.chunks(BULK).enumerate() {
@@ -60,27 +88,23 @@ fn measure<const N: usize, S: Summary>(
             wrong += usize::from(*got != Some(set_of(i * BULK + j)));
         }
     }
-    let false_hits: usize = absent.chunks(BULK).map(|b| summary.lookup_bulk(b, &mut out[..b.len()])).sum();
-    let share = |n: usize| n as f64 / KEYS as f64;
-    if !timed {
-        println!("{name:>6} {N:>3} bytes: {wrong} wrong, {false_hits} false hits of {KEYS}");
-        assert!(share(wrong) < 0.05 && share(false_hits) < 0.05, "more errors than the structure may make");
-        return;
-    }
-    let mut sum = 0;
-    let one = cycles(|| sum += known.iter().filter(|k| summary.lookup(*k).is_some()).count());
-    let bulk = cycles(|| known.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
-    let miss = cycles(|| absent.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
+    let false_hits = absent.chunks(BULK).map(|b| summary.lookup_bulk(b, &mut out[..b.len()])).sum();
+    (wrong, false_hits)
+}
+
+/// Cycles a key: one by one hit and miss, in bulk hit and miss, all sets of known keys in bulk.
+fn times<const N: usize>(summary: &impl Summary, known: &[[u8; N]], absent: &[[u8; N]]) -> [f64; 5] {
+    let (mut sum, mut out) = (0, [None; BULK]);
+    let single =
+        [known, absent].map(|keys| cycles(|| sum += keys.iter().filter(|key| summary.lookup(*key).is_some()).count()));
+    let bulk = [known, absent]
+        .map(|keys| cycles(|| keys.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()]))));
     let mut sets = [set_of(0); BULK * 4];
     let mut counts = [0; BULK];
     let multi =
         cycles(|| known.chunks(BULK).for_each(|b| sum += summary.lookup_multi_bulk(b, 4, &mut sets, &mut counts)));
     std::hint::black_box(sum);
-    println!(
-        "{name:>6} {N:>5} {one:>8.1} {bulk:>8.1} {miss:>10.1} {multi:>11.1} {:>9.5} {:>10.5}",
-        share(wrong),
-        share(false_hits)
-    );
+    [single[0], single[1], bulk[0], bulk[1], multi]
 }
 
 fn all_types<const N: usize>(timed: bool) {
@@ -97,7 +121,7 @@ fn main() {
     let timed = !std::env::args().any(|a| a == "--test");
     if timed {
         println!("TSC cycles a key, median of {ROUNDS}; {KEYS} keys in {SLOTS} slots, bulks of {BULK}, {SETS} sets");
-        println!("  type bytes   lookup     bulk  bulk miss  multi bulk   f/wrong    f/false");
+        println!("  type bytes vectors one: hit one: miss bulk: hit bulk: miss bulk multi   f/wrong    f/false");
     }
     all_types::<4>(timed);
     all_types::<8>(timed);

@@ -15,8 +15,8 @@
 
 use crate::hash::HashKey;
 use crate::{AddError, Added, BULK_MAX, ConfigError, SetId, Summary};
-use sluice_simd::prefetch;
-use sluice_simd::signature::{self, SLOTS};
+use sluice_simd::hints::{self, Hints, SLOTS};
+use sluice_simd::{Isa, prefetch, signature};
 
 /// Entries that a search for a free slot visits before it gives up.
 const SEARCH_MAX: usize = 2048;
@@ -35,34 +35,22 @@ pub struct HtConfig {
     pub seed: u64,
 }
 
-/// One cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Bucket {
-    /// 0 marks a free slot.
-    signatures: [u16; SLOTS],
-    sets: [Option<SetId>; SLOTS],
+/// One cache line: signatures, 0 for a free slot, and the sets beside them, 0 for none.
+type Bucket = Hints;
+
+#[inline(always)]
+fn matching(bucket: &Bucket, signature: u16) -> u16 {
+    signature::matching(&bucket.signatures, signature)
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is one cache line");
+fn free_slot(bucket: &Bucket) -> Option<usize> {
+    let free = matching(bucket, 0);
+    (free != 0).then(|| free.trailing_zeros() as usize)
+}
 
-impl Bucket {
-    const EMPTY: Bucket = Bucket { signatures: [0; SLOTS], sets: [None; SLOTS] };
-
-    #[inline(always)]
-    fn matching(&self, signature: u16) -> u16 {
-        signature::matching(&self.signatures, signature)
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        let free = self.matching(0);
-        (free != 0).then(|| free.trailing_zeros() as usize)
-    }
-
-    fn put(&mut self, slot: usize, signature: u16, set: Option<SetId>) {
-        self.signatures[slot] = signature;
-        self.sets[slot] = set;
-    }
+fn put(bucket: &mut Bucket, slot: usize, signature: u16, set: Option<SetId>) {
+    bucket.signatures[slot] = signature;
+    bucket.hints[slot] = set.map_or(0, SetId::get);
 }
 
 /// Set summary of type HT: signature → set id.
@@ -77,6 +65,8 @@ pub struct Ht {
     used: usize,
     cache: bool,
     key: HashKey,
+    /// The vector instructions of lookups.
+    isa: Isa,
     /// State of the generator that chooses victims in cache mode.
     victim_state: u32,
 }
@@ -102,8 +92,14 @@ impl Ht {
             used: 0,
             cache: config.cache,
             key: HashKey::new(config.seed),
+            isa: Isa::best(),
             victim_state: 0,
         })
+    }
+
+    /// Sets the vector instructions of lookups: the widest of the machine unless told otherwise.
+    pub fn set_isa(&mut self, isa: Isa) {
+        self.isa = isa;
     }
 
     /// Number of entries.
@@ -128,9 +124,9 @@ impl Ht {
         let candidates = self.candidates(key);
         for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
-            let slot = slots(bucket.matching(candidates.signature)).find(|&slot| bucket.sets[slot] == Some(set));
+            let slot = slots(matching(bucket, candidates.signature)).find(|&slot| bucket.hints[slot] == set.get());
             if let Some(slot) = slot {
-                bucket.put(slot, 0, None);
+                put(bucket, slot, 0, None);
                 self.used -= 1;
                 return true;
             }
@@ -154,37 +150,26 @@ impl Ht {
         (bucket ^ (u32::from(signature).wrapping_mul(0x5bd1_e995) | 1)) & self.mask
     }
 
-    #[inline(always)]
-    fn find(&self, candidates: Candidates) -> Option<SetId> {
-        let first = &self.buckets[candidates.first as usize];
-        let hits = first.matching(candidates.signature);
-        if hits != 0 {
-            return first.sets[hits.trailing_zeros() as usize & (SLOTS - 1)];
-        }
-        let second = &self.buckets[candidates.second as usize];
-        let hits = second.matching(candidates.signature);
-        if hits != 0 { second.sets[hits.trailing_zeros() as usize & (SLOTS - 1)] } else { None }
-    }
-
     fn add_to_cache(&mut self, candidates: Candidates, set: SetId) -> Added {
         for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
-            if let Some(slot) = slots(bucket.matching(candidates.signature)).next() {
-                bucket.sets[slot] = Some(set);
+            if let Some(slot) = slots(matching(bucket, candidates.signature)).next() {
+                bucket.hints[slot] = set.get();
                 return Added::Updated;
             }
         }
         for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
-            if let Some(slot) = bucket.free_slot() {
-                bucket.put(slot, candidates.signature, Some(set));
+            if let Some(slot) = free_slot(bucket) {
+                put(bucket, slot, candidates.signature, Some(set));
                 self.used += 1;
                 return Added::Stored;
             }
         }
         self.victim_state = self.victim_state.wrapping_mul(0x915f_77f5).wrapping_add(1);
         let at = if self.victim_state >> 31 == 0 { candidates.first } else { candidates.second };
-        self.buckets[at as usize].put((self.victim_state >> 24) as usize % SLOTS, candidates.signature, Some(set));
+        let slot = (self.victim_state >> 24) as usize % SLOTS;
+        put(&mut self.buckets[at as usize], slot, candidates.signature, Some(set));
         Added::Evicted
     }
 
@@ -204,13 +189,14 @@ impl Ht {
         while at < search.len() {
             let Relocation { bucket, slot, .. } = search[at];
             let to = self.other(bucket, self.buckets[bucket as usize].signatures[slot]);
-            if let Some(free) = self.buckets[to as usize].free_slot() {
+            if let Some(free) = free_slot(&self.buckets[to as usize]) {
                 let mut free = (to, free);
                 let mut next = Some(at);
                 while let Some(entry) = next {
                     let Relocation { bucket, slot, from } = search[entry];
                     let source = self.buckets[bucket as usize];
-                    self.buckets[free.0 as usize].put(free.1, source.signatures[slot], source.sets[slot]);
+                    let set = SetId::new(source.hints[slot]);
+                    put(&mut self.buckets[free.0 as usize], free.1, source.signatures[slot], set);
                     free = (bucket, slot);
                     next = from;
                 }
@@ -245,32 +231,39 @@ impl Summary for Ht {
         }
         let free = [candidates.first, candidates.second]
             .into_iter()
-            .find_map(|at| self.buckets[at as usize].free_slot().map(|slot| (at, slot)))
+            .find_map(|at| free_slot(&self.buckets[at as usize]).map(|slot| (at, slot)))
             .or_else(|| self.make_room(candidates));
         let (at, slot) = free.ok_or(AddError::Full { entries: self.used, capacity: self.capacity() })?;
-        self.buckets[at as usize].put(slot, candidates.signature, Some(set));
+        put(&mut self.buckets[at as usize], slot, candidates.signature, Some(set));
         self.used += 1;
         Ok(Added::Stored)
     }
 
     #[inline]
     fn lookup(&self, key: &[u8]) -> Option<SetId> {
-        self.find(self.candidates(key))
+        let Candidates { signature, first, second } = self.candidates(key);
+        let mut set = [0];
+        hints::find_either(self.isa, &self.buckets, &[first], &[second], &[signature], &mut set);
+        SetId::new(set[0])
     }
 
     fn lookup_bulk<const N: usize>(&self, keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
         let out = &mut out[..keys.len()];
         let mut found = 0;
         for (keys, out) in keys.chunks(BULK_MAX).zip(out.chunks_mut(BULK_MAX)) {
-            let mut all_candidates = [Candidates { signature: 0, first: 0, second: 0 }; BULK_MAX];
-            for (candidates, key) in all_candidates.iter_mut().zip(keys) {
-                *candidates = self.candidates(key);
-                prefetch::read(&raw const self.buckets[candidates.first as usize]);
-                prefetch::read(&raw const self.buckets[candidates.second as usize]);
+            let (mut first, mut second) = ([0; BULK_MAX], [0; BULK_MAX]);
+            let (mut signatures, mut sets) = ([0; BULK_MAX], [0; BULK_MAX]);
+            let n = keys.len();
+            for (i, key) in keys.iter().enumerate() {
+                let candidates = self.candidates(key);
+                (signatures[i], first[i], second[i]) = (candidates.signature, candidates.first, candidates.second);
+                prefetch::read(&raw const self.buckets[first[i] as usize]);
+                prefetch::read(&raw const self.buckets[second[i] as usize]);
             }
-            for (candidates, out) in all_candidates.iter().zip(out) {
-                *out = self.find(*candidates);
-                found += usize::from(out.is_some());
+            hints::find_either(self.isa, &self.buckets, &first[..n], &second, &signatures, &mut sets);
+            for (set, out) in sets.iter().zip(out) {
+                *out = SetId::new(*set);
+                found += usize::from(*set != 0);
             }
         }
         found
@@ -280,7 +273,7 @@ impl Summary for Ht {
         let candidates = self.candidates(key);
         let hits = [candidates.first, candidates.second].into_iter().flat_map(|at| {
             let bucket = &self.buckets[at as usize];
-            slots(bucket.matching(candidates.signature)).filter_map(|slot| bucket.sets[slot])
+            slots(matching(bucket, candidates.signature)).filter_map(|slot| SetId::new(bucket.hints[slot]))
         });
         out.iter_mut().zip(hits).map(|(to, set)| *to = set).count()
     }

@@ -11,6 +11,8 @@
 
 use crate::hash::HashKey;
 use crate::{AddError, Added, BULK_MAX, ConfigError, SetId, Summary};
+use sluice_simd::Isa;
+use sluice_simd::rows::{self, PADDING, Probes};
 
 /// The most sets: the bits of a word.
 const SETS_MAX: usize = 64;
@@ -46,6 +48,8 @@ pub struct Vbf {
     hashes: u32,
     sets: usize,
     key: HashKey,
+    /// The vector instructions of bulk lookups. The few rows of a single key are read at the same time anyway.
+    isa: Isa,
 }
 
 /// The rows, as wide as the sets need. The width is matched once per call, not once per row.
@@ -69,8 +73,7 @@ macro_rules! with_rows {
 }
 
 /// A row of bits.
-trait Row: Copy + Into<u64> + std::ops::BitAnd<Output = Self> + std::ops::BitOrAssign {
-    const ALL: Self;
+trait Row: rows::Row + std::ops::BitOrAssign {
     /// The row with only bit `bit` set.
     fn bit(bit: u16) -> Self;
 }
@@ -78,7 +81,6 @@ trait Row: Copy + Into<u64> + std::ops::BitAnd<Output = Self> + std::ops::BitOrA
 macro_rules! rows {
     ($($width:ty)+) => {$(
         impl Row for $width {
-            const ALL: Self = <$width>::MAX;
             fn bit(bit: u16) -> Self {
                 1 << bit
             }
@@ -96,7 +98,7 @@ fn expected_rate(bits: f64, keys: f64, hashes: u32, sets: usize) -> f64 {
 }
 
 /// The rows of one key: `start`, and then every `step`th. The step is odd, so no row comes twice.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct RowProbe {
     start: u32,
     step: u32,
@@ -124,12 +126,17 @@ impl Vbf {
         let hashes = hashes.ok_or(ConfigError::Rate { rate })?;
         let row_mask = (rows - 1) as u32;
         let rows = match sets {
-            0..=8 => Rows::Of8(vec![0; rows].into()),
-            9..=16 => Rows::Of16(vec![0; rows].into()),
-            17..=32 => Rows::Of32(vec![0; rows].into()),
-            _ => Rows::Of64(vec![0; rows].into()),
+            0..=8 => Rows::Of8(vec![0; rows + PADDING].into()),
+            9..=16 => Rows::Of16(vec![0; rows + PADDING].into()),
+            17..=32 => Rows::Of32(vec![0; rows + PADDING].into()),
+            _ => Rows::Of64(vec![0; rows + PADDING].into()),
         };
-        Ok(Vbf { rows, row_mask, hashes, sets, key: HashKey::new(seed) })
+        Ok(Vbf { rows, row_mask, hashes, sets, key: HashKey::new(seed), isa: Isa::best() })
+    }
+
+    /// Sets the vector instructions of bulk lookups: the widest of the machine unless told otherwise.
+    pub fn set_isa(&mut self, isa: Isa) {
+        self.isa = isa;
     }
 
     /// Rows that a lookup reads.
@@ -170,12 +177,15 @@ impl Vbf {
     fn bulk<const N: usize, R: Row>(&self, rows: &[R], keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
         let mut found = 0;
         for (keys, out) in keys.chunks(BULK_MAX).zip(out.chunks_mut(BULK_MAX)) {
-            let mut probes = [RowProbe::default(); BULK_MAX];
-            for (probe, key) in probes.iter_mut().zip(keys) {
-                *probe = self.probe(key);
+            let (mut start, mut step, mut sets) = ([0; BULK_MAX], [0; BULK_MAX], [0; BULK_MAX]);
+            let n = keys.len();
+            for (i, key) in keys.iter().enumerate() {
+                RowProbe { start: start[i], step: step[i] } = self.probe(key);
             }
-            for (probe, out) in probes.iter().zip(out) {
-                *out = lowest(self.sets_of(rows, *probe));
+            let probes = Probes { start: &start[..n], step: &step, n: self.hashes, mask: self.row_mask };
+            rows::intersect(self.isa, rows, probes, &mut sets);
+            for (sets, out) in sets.iter().zip(out) {
+                *out = lowest(*sets);
                 found += usize::from(out.is_some());
             }
         }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use sluice_membership::{AddError, Added, Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
+use sluice_simd::Isa;
 use std::collections::{BTreeSet, HashMap};
 
 fn set(n: u16) -> SetId {
@@ -89,8 +90,15 @@ proptest! {
             vbf.add(&u64::from(i).to_le_bytes(), set(i % 16 + 1)).unwrap();
         }
         let keys: Vec<[u8; 8]> = (0..n as u64).map(|i| (i * 3).to_le_bytes()).collect();
-        check_bulk(&ht, &keys)?;
-        check_bulk(&vbf, &keys)?;
+        let plain: Vec<_> = keys.iter().map(|key| (ht.lookup(key), vbf.lookup(key))).collect();
+        for isa in Isa::available() {
+            ht.set_isa(isa);
+            vbf.set_isa(isa);
+            check_bulk(&ht, &keys)?;
+            check_bulk(&vbf, &keys)?;
+            let same = keys.iter().map(|key| (ht.lookup(key), vbf.lookup(key)));
+            prop_assert!(same.eq(plain.iter().copied()), "{:?}", isa);
+        }
     }
 
     /// A vector Bloom filter finds every added key in each of its sets, and refuses sets out of range.

@@ -54,6 +54,26 @@ pub fn find(isa: Isa, lines: &[Hints], at: &[u32], wanted: &[u16], out: &mut [u1
     }
 }
 
+/// For each `i`: the hint beside `wanted[i]` in line `first[i]`, or else in line `second[i]`; 0 if neither has such a
+/// signature.
+///
+/// # Panics
+/// If a line is out of range, or `second`, `wanted` or `out` is shorter than `first`.
+#[inline]
+pub fn find_either(isa: Isa, lines: &[Hints], first: &[u32], second: &[u32], wanted: &[u16], out: &mut [u16]) {
+    let n = first.len();
+    let (second, wanted, out) = (&second[..n], &wanted[..n], &mut out[..n]);
+    match isa.0 {
+        Set::Scalar => scalar::find_either(lines, first, second, wanted, out),
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx2 => avx2::find_either(isa, lines, first, second, wanted, out),
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512 => avx512::find_either(isa, lines, first, second, wanted, out),
+        #[cfg(not(target_arch = "x86_64"))]
+        Set::Avx2 | Set::Avx512 => scalar::find_either(lines, first, second, wanted, out),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,12 +95,17 @@ mod tests {
             let n = draw(33) as usize;
             let at: Vec<u32> = (0..n).map(|_| draw(lines.len() as u64) as u32).collect();
             let wanted: Vec<u16> = (0..n).map(|_| high | draw(16) as u16).collect();
-            let mut want = vec![0; n];
+            let second: Vec<u32> = (0..n).map(|_| draw(lines.len() as u64) as u32).collect();
+            let (mut want, mut want_either) = (vec![0; n], vec![0; n]);
             scalar::find(&lines, &at, &wanted, &mut want);
+            scalar::find_either(&lines, &at, &second, &wanted, &mut want_either);
             for isa in Isa::available() {
                 let mut got = vec![0xa5a5; n + 1];
                 find(isa, &lines, &at, &wanted, &mut got);
                 assert_eq!(got[..n], want[..], "{isa:?}");
+                assert_eq!(got[n], 0xa5a5, "{isa:?} wrote behind its output");
+                find_either(isa, &lines, &at, &second, &wanted, &mut got);
+                assert_eq!(got[..n], want_either[..], "{isa:?}, either line");
                 assert_eq!(got[n], 0xa5a5, "{isa:?} wrote behind its output");
             }
         }

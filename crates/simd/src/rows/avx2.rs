@@ -1,0 +1,81 @@
+//! AVX2: gathers of eight rows of up to 32 bits, or of four of 64.
+
+use super::{Probes, Row, scalar};
+use crate::isa::{Isa, Set};
+use std::arch::x86_64::*;
+
+pub fn intersect<R: Row>(isa: Isa, rows: &[R], probes: Probes<'_>, out: &mut [u64]) {
+    assert_eq!(isa.0, Set::Avx2, "invariant: the caller has matched it");
+    // Indices are signed.
+    if probes.mask > i32::MAX as u32 {
+        return scalar::intersect(rows, probes, out);
+    }
+    let base = rows.as_ptr();
+    let whole = probes.start.len() & !7;
+    let (some, rest) = out.split_at_mut(whole);
+    // SAFETY: an `Isa` of this set is made only on a processor that has it. The rows are `mask + 1` and their padding,
+    // which the caller has asserted, so that four bytes (eight of a row of 64 bits) at every masked index are inside.
+    unsafe {
+        match size_of::<R>() {
+            1 => gather_32::<1>(base.cast(), 0xff, probes, some),
+            2 => gather_32::<2>(base.cast(), 0xffff, probes, some),
+            4 => gather_32::<4>(base.cast(), u32::MAX, probes, some),
+            _ => gather_64(base.cast(), probes, some),
+        }
+    }
+    let probes = Probes { start: &probes.start[whole..], step: &probes.step[whole..], ..probes };
+    scalar::intersect(rows, probes, rest);
+}
+
+/// # Safety
+/// Four bytes at `base + SCALE * i` can be read for every `i` up to `probes.mask`, which is no negative `i32`.
+#[target_feature(enable = "avx2")]
+unsafe fn gather_32<const SCALE: i32>(base: *const i32, width: u32, probes: Probes<'_>, out: &mut [u64]) {
+    let mask = _mm256_set1_epi32(probes.mask as i32);
+    let (start, _) = probes.start.as_chunks::<8>();
+    let (step, _) = probes.step.as_chunks::<8>();
+    let (out, _) = out.as_chunks_mut::<8>();
+    for ((start, step), out) in start.iter().zip(step).zip(out) {
+        // SAFETY: 32 bytes each; loads need no alignment.
+        let (mut row, step) =
+            unsafe { (_mm256_loadu_si256(start.as_ptr().cast()), _mm256_loadu_si256(step.as_ptr().cast())) };
+        let mut bits = _mm256_set1_epi32(width as i32);
+        for _ in 0..probes.n {
+            // SAFETY: the indices are masked.
+            let read = unsafe { _mm256_i32gather_epi32::<SCALE>(base, _mm256_and_si256(row, mask)) };
+            bits = _mm256_and_si256(bits, read);
+            row = _mm256_add_epi32(row, step);
+        }
+        let low = _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits));
+        let high = _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits));
+        // SAFETY: `out` is 64 bytes; stores need no alignment.
+        unsafe {
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), low);
+            _mm256_storeu_si256(out.as_mut_ptr().add(4).cast(), high);
+        }
+    }
+}
+
+/// # Safety
+/// Eight bytes at `base + 8 * i` can be read for every `i` up to `probes.mask`, which is no negative `i32`.
+#[target_feature(enable = "avx2")]
+unsafe fn gather_64(base: *const i64, probes: Probes<'_>, out: &mut [u64]) {
+    let mask = _mm_set1_epi32(probes.mask as i32);
+    let (start, _) = probes.start.as_chunks::<4>();
+    let (step, _) = probes.step.as_chunks::<4>();
+    let (out, _) = out.as_chunks_mut::<4>();
+    for ((start, step), out) in start.iter().zip(step).zip(out) {
+        // SAFETY: 16 bytes each; loads need no alignment.
+        let (mut row, step) =
+            unsafe { (_mm_loadu_si128(start.as_ptr().cast()), _mm_loadu_si128(step.as_ptr().cast())) };
+        let mut bits = _mm256_set1_epi64x(-1);
+        for _ in 0..probes.n {
+            // SAFETY: the indices are masked.
+            let read = unsafe { _mm256_i32gather_epi64::<8>(base, _mm_and_si128(row, mask)) };
+            bits = _mm256_and_si256(bits, read);
+            row = _mm_add_epi32(row, step);
+        }
+        // SAFETY: `out` is 32 bytes; stores need no alignment.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), bits) };
+    }
+}
