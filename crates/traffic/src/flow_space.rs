@@ -82,6 +82,11 @@ impl FlowSpace {
         self.flows == 0
     }
 
+    /// How many classes: protocols, or subtables.
+    pub(crate) fn classes(&self) -> u32 {
+        self.classes.len() as u32
+    }
+
     /// The first flow of each class.
     pub(crate) fn first_flows(&self) -> impl Iterator<Item = Flow> {
         (0..self.classes.len() as u32).map(|class| self.flow(class))

@@ -61,6 +61,9 @@ pub enum Choice {
     Short(u32),
     /// Flow k (from 1) with a probability proportional to 1/k to the power of this exponent.
     Zipf(f64),
+    /// This share of the packets, in percent, belongs to the flows of the last subtable (or protocol), uniformly random
+    /// as the rest is. A packet of each subtable comes first.
+    Hot(f64),
 }
 
 /// A TCP segment's flag ACK.
@@ -152,7 +155,8 @@ impl Profile {
         ("tcp-flags", "of TCP: ack (default), syn, or a number from 0 to 255"),
         (
             "choice",
-            "which flow comes next: uniform (default), sequential, zipf:EXPONENT, or short:PACKETS of each flow",
+            "which flow comes next: uniform (default), sequential, zipf:EXPONENT, hot:PERCENT of the packets in the last \
+             subtable, or short:PACKETS of each flow",
         ),
         ("frame-size", "bytes of a frame without its checksum; default 60"),
         ("rate", "packets per second over all queues, such as 200k; default max"),
@@ -199,8 +203,8 @@ impl Profile {
                 self.tcp_flags = flags.ok_or("ack, syn, or a number from 0 to 255")?;
             }
             "choice" => {
-                self.choice =
-                    choice(value).ok_or("uniform, sequential, zipf:EXPONENT from 0 to 20, or short:PACKETS")?
+                self.choice = choice(value)
+                    .ok_or("uniform, sequential, zipf:EXPONENT from 0 to 20, hot:PERCENT, or short:PACKETS")?
             }
             "frame-size" => {
                 let size = value.parse().ok().filter(|size| (FRAME_SIZE_MIN..=FRAME_SIZE_MAX).contains(size));
@@ -284,6 +288,10 @@ fn choice(text: &str) -> Option<Choice> {
         _ if text.starts_with("short:") => {
             let packets = text.strip_prefix("short:")?.parse().ok()?;
             (packets > 0).then_some(Choice::Short(packets))
+        }
+        _ if text.starts_with("hot:") => {
+            let percent: f64 = text.strip_prefix("hot:")?.parse().ok()?;
+            (percent > 0.0 && percent < 100.0).then_some(Choice::Hot(percent))
         }
         _ => {
             let exponent: f64 = text.strip_prefix("zipf:")?.parse().ok()?;

@@ -50,7 +50,10 @@ enum Picker {
         turn: u32,
         round: u32,
     },
-    Zipf {
+    /// By weights, after the first `in_turn` flows in turn.
+    Weighted {
+        in_turn: u32,
+        next: u32,
         table: Arc<AliasTable>,
         rng: Wyrand,
     },
@@ -84,6 +87,11 @@ impl FlowStream {
         }
         let weight = |flow: u32| match profile.choice {
             Choice::Zipf(exponent) => zipf::weight(flow + 1, exponent),
+            Choice::Hot(percent) => {
+                let (classes, share) = (space.classes(), percent / 100.0);
+                let others = f64::from((classes - 1).max(1));
+                if (flow + 1).is_multiple_of(classes) { share * others } else { 1.0 - share }
+            }
             _ => 1.0,
         };
         let weights: Vec<f64> = lists
@@ -202,7 +210,7 @@ impl Picker {
             Choice::Uniform => Picker::Uniform { flows, rng },
             Choice::Sequential => Picker::Sequential { flows, next: 0 },
             Choice::Short(packets) => Picker::Short { flows, packets, first: 0, turn: 0, round: 0 },
-            Choice::Zipf(_) => {
+            Choice::Zipf(_) | Choice::Hot(_) => {
                 let weights: Vec<f64> = match own {
                     None => (0..flows).map(weight).collect(),
                     Some(own) => own.iter().map(|flow| weight(*flow)).collect(),
@@ -211,7 +219,9 @@ impl Picker {
                 if weights.iter().all(|w| *w == 0.0) {
                     return Picker::Nothing;
                 }
-                Picker::Zipf { table: Arc::new(AliasTable::new(&weights)), rng }
+                // Subtables then come in the order of their numbers, the hot one last.
+                let in_turn = if matches!(profile.choice, Choice::Hot(_)) { space.classes().min(flows) } else { 0 };
+                Picker::Weighted { in_turn, next: 0, table: Arc::new(AliasTable::new(&weights)), rng }
             }
         }
     }
@@ -241,7 +251,12 @@ impl Picker {
                     }
                 }
             }
-            Picker::Zipf { table, rng } => out.iter_mut().for_each(|flow| *flow = table.draw(rng.next_u64())),
+            Picker::Weighted { in_turn, next, table, rng } => {
+                for flow in &mut *out {
+                    *flow = if next < in_turn { *next } else { table.draw(rng.next_u64()) };
+                    *next += u32::from(next < in_turn);
+                }
+            }
             Picker::Nothing => return 0,
         }
         out.len()

@@ -108,7 +108,7 @@ fn short_flows_have_their_packets_a_few_flows_at_a_time_and_never_come_back_earl
 
 #[test]
 fn queues_share_flows_rate_and_count() {
-    for choice in [Choice::Uniform, Choice::Sequential, Choice::Zipf(1.0), Choice::Short(3)] {
+    for choice in [Choice::Uniform, Choice::Sequential, Choice::Zipf(1.0), Choice::Hot(95.0), Choice::Short(3)] {
         let profile = Profile { choice, count: Some(10_001), ..profile(&[("flows", "3000"), ("rate", "3M")]) };
         let mut owner = HashMap::new();
         let (mut packets, mut rate) = (0, 0.0);
@@ -142,6 +142,20 @@ fn parts_of_a_count_add_up() {
             assert_eq!(sum, count);
         }
     }
+}
+
+#[test]
+fn hot_packets_belong_to_the_last_subtable() {
+    for (subtables, expected) in [(20, 95_000), (1, 100_000)] {
+        let keys = [("flows", "2000"), ("subtables", &subtables.to_string()), ("choice", "hot:95")];
+        let mut stream = profile(&keys).streams(1).unwrap().pop().unwrap();
+        let mut flows = vec![0; 100_000];
+        assert_eq!(stream.pick(&mut flows), flows.len());
+        let hot = flows.iter().filter(|flow| **flow % subtables == subtables - 1).count() as i64;
+        assert!((hot - expected).abs() < 1000, "{hot} of 100000 with {subtables} subtables");
+        assert!(flows.iter().collect::<HashSet<_>>().len() > 1500, "the others come, too");
+    }
+    assert!(Profile::default().set("choice", "hot:100").unwrap().is_err());
 }
 
 #[test]
