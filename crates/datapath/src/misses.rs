@@ -111,7 +111,21 @@ impl Misses {
         let before = self.governor.stats();
         let decision = self.governor.decide(hash, packets, now_ms);
         let after = self.governor.stats();
+        if after.generations != before.generations {
+            self.log_generation();
+        }
         Installs { decision, counted: after.counted - before.counted, is_new: after.flows != before.flows }
+    }
+}
+
+impl Misses {
+    /// Logs the generation that ended, as the governor of 2012 did. Generations end after thousands of misses, and at
+    /// level DBG only.
+    #[cold]
+    fn log_generation(&mut self) {
+        if let Some(generation) = self.governor.take_generation() {
+            tracing::debug!(target: "dpif_netdev", "governor: {generation}");
+        }
     }
 }
 

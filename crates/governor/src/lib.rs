@@ -18,6 +18,8 @@
 //! generation ends, where the original counted it again and again. In mode auto the largest table stays for a second at
 //! least; otherwise flows of a few packets a second would always be forgotten before they are installed.
 //!
+//! **2012.** The governor as it was before and after the patch can be chosen, too, to be compared with (`literal.rs`).
+//!
 //! **Errors.** Two flows that share a counter may be installed a little early. No packet is ever misrouted; a flow is
 //! only cached sooner or later.
 //!
@@ -27,10 +29,13 @@
 
 mod cohort;
 mod counters;
+mod literal;
 
 use cohort::Cohort;
 pub use cohort::Costs;
 use counters::Counters;
+use literal::Literal;
+use std::fmt;
 
 /// Packets of a flow before it is installed. Source: as above.
 pub const THRESHOLD: u8 = 5;
@@ -69,6 +74,10 @@ pub enum Mode {
     Shortcut,
     /// Flows are counted first while that costs less than installing all of them at their first packet.
     Auto,
+    /// The governor of 2012 as it was: every flow is counted first, and a generation forgets all counts.
+    Before2012,
+    /// The same after the patch of June 2012: until nearly all flows are installed.
+    After2012,
 }
 
 /// There is no such mode.
@@ -77,7 +86,8 @@ pub struct UnknownMode(pub String);
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 4] = [Mode::Auto, Mode::Off, Mode::Classic, Mode::Shortcut];
+    pub const ALL: [Mode; 6] =
+        [Mode::Auto, Mode::Off, Mode::Classic, Mode::Shortcut, Mode::Before2012, Mode::After2012];
 
     /// Its name in the configuration.
     pub const fn name(self) -> &'static str {
@@ -86,6 +96,8 @@ impl Mode {
             Mode::Off => "off",
             Mode::Classic => "classic",
             Mode::Shortcut => "shortcut",
+            Mode::Before2012 => "2012-before",
+            Mode::After2012 => "2012-after",
         }
     }
 }
@@ -150,14 +162,52 @@ pub struct Governor {
     second_ms: u64,
     was_busy: bool,
     cohort: Cohort,
+    /// The governor of 2012, while its mode is chosen.
+    literal: Option<Box<Literal>>,
+    /// What the log says of the last generation; taken by [`Governor::take_generation`].
+    generation: Option<Generation>,
+    /// The numbers of flows, setups and shortcuts when this generation began.
+    before: [u64; 3],
     stats: Stats,
+}
+
+/// A generation that has ended. Its text is what the governor of 2012 logged, with the number of the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Packets that it processed.
+    pub packets: u64,
+    /// How long it lasted, milliseconds.
+    pub lasted_ms: u64,
+    /// Bytes of its table, and of the next one's.
+    pub bytes: [usize; 2],
+    /// Flows counted, hashes that the table told apart.
+    pub flows: u64,
+    /// Flows installed because their count reached the threshold.
+    pub setups: u64,
+    /// Flows installed at their first packet.
+    pub shortcuts: u64,
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Generation { number, packets, lasted_ms, bytes: [before, after], flows, setups, shortcuts } = *self;
+        write!(f, "processed {packets} packets in {:.2} s", lasted_ms as f64 / 1000.0)?;
+        match after.cmp(&before) {
+            std::cmp::Ordering::Greater => write!(f, ", enlarging hash table to {} kB", after >> 10)?,
+            std::cmp::Ordering::Less => write!(f, ", shrinking hash table to {} kB", after >> 10)?,
+            std::cmp::Ordering::Equal => write!(f, " with {} kB hash table", after >> 10)?,
+        }
+        write!(f, " ({flows} hashes, {setups} setups, {shortcuts} shortcuts), generation {number}")
+    }
 }
 
 impl Governor {
     /// A governor that has seen nothing. `idle_ms` is the idle timeout of megaflows.
     pub fn new(mode: Mode, now_ms: u64, idle_ms: u64) -> Self {
-        Governor {
-            mode,
+        let mut governor = Governor {
+            mode: Mode::Off,
             counters: Counters::new(SIZE_MIN),
             since_ms: now_ms,
             packets: 0,
@@ -167,8 +217,13 @@ impl Governor {
             second_ms: now_ms,
             was_busy: false,
             cohort: Cohort::new(idle_ms),
+            literal: None,
+            generation: None,
+            before: [0; 3],
             stats: Stats::default(),
-        }
+        };
+        governor.set_mode(mode);
+        governor
     }
 
     /// The mode.
@@ -176,14 +231,28 @@ impl Governor {
         self.mode
     }
 
-    /// Changes the mode. Counts stay.
+    /// Changes the mode. Counts stay, but for those of the governor of 2012.
     pub fn set_mode(&mut self, mode: Mode) {
+        if mode != self.mode {
+            let patched = match mode {
+                Mode::Before2012 => Some(false),
+                Mode::After2012 => Some(true),
+                Mode::Off | Mode::Classic | Mode::Shortcut | Mode::Auto => None,
+            };
+            self.literal = patched.map(|patched| Box::new(Literal::new(patched, self.since_ms)));
+        }
         self.mode = mode;
+    }
+
+    /// The generation that ended last, once.
+    pub fn take_generation(&mut self) -> Option<Generation> {
+        self.generation.take()
     }
 
     /// What it has decided so far.
     pub fn stats(&self) -> Stats {
-        Stats { table_bytes: self.counters.size(), ..self.stats }
+        let table_bytes = self.literal.as_ref().map_or(self.counters.size(), |literal| literal.size());
+        Stats { table_bytes, ..self.stats }
     }
 
     /// Whether nearly all recent flows were installed, so that counting them is a waste.
@@ -200,6 +269,9 @@ impl Governor {
         if self.mode == Mode::Off {
             self.stats.setups += 1;
             return Decision::Install;
+        }
+        if self.literal.is_some() {
+            return self.decide_literally(hash, packets(), now_ms);
         }
         if self.packets >= self.counters.size() as u64 / 4 && self.may_end_generation(now_ms) {
             self.begin_generation(now_ms);
@@ -230,6 +302,34 @@ impl Governor {
         let is_set_up = count >= usize::from(THRESHOLD);
         self.counters.set(hash, if is_set_up { 0 } else { count as u8 });
         self.decided(before == 0, is_set_up, packets)
+    }
+
+    /// Decides as the governor of 2012 did.
+    #[cold]
+    fn decide_literally(&mut self, hash: u64, packets: usize, now_ms: u64) -> Decision {
+        let Some(literal) = &mut self.literal else { return Decision::Install };
+        let before = literal.size();
+        let judged = literal.decide(hash as u32, packets, now_ms);
+        let after = literal.size();
+        if let Some(ended) = judged.ended {
+            self.stats.generations += 1;
+            self.generation = Some(Generation {
+                number: self.stats.generations,
+                packets: ended.packets,
+                lasted_ms: ended.lasted_ms,
+                bytes: [before, after],
+                flows: ended.flows,
+                setups: ended.setups,
+                shortcuts: ended.shortcuts,
+            });
+        }
+        self.stats.flows += u64::from(judged.is_new);
+        match judged.decision {
+            Decision::Install => self.stats.setups += 1,
+            Decision::Shortcut => self.stats.shortcuts += 1,
+            Decision::Count => self.stats.counted += packets as u64,
+        }
+        judged.decision
     }
 
     /// Forgets the count of a flow that is installed early: whether it would have reached the threshold stays unknown.
@@ -272,7 +372,7 @@ impl Governor {
     pub fn counts_all(&self) -> bool {
         match self.mode {
             Mode::Off => false,
-            Mode::Classic => true,
+            Mode::Classic | Mode::Before2012 | Mode::After2012 => true,
             Mode::Shortcut => !self.most_flows_get_set_up(),
             Mode::Auto => self.cohort.pays(),
         }
@@ -303,6 +403,18 @@ impl Governor {
             _ if lasted > LONG_GENERATION_MS => (size / 2).max(SIZE_MIN),
             _ => size,
         };
+        let Stats { flows, setups, shortcuts, .. } = self.stats;
+        let [flows_before, setups_before, shortcuts_before] = self.before;
+        self.generation = Some(Generation {
+            number: self.stats.generations + 1,
+            packets: self.packets,
+            lasted_ms: lasted,
+            bytes: [self.counters.size(), size],
+            flows: flows - flows_before,
+            setups: setups - setups_before,
+            shortcuts: shortcuts - shortcuts_before,
+        });
+        self.before = [flows, setups, shortcuts];
         self.counters.begin_generation(size);
         self.since_ms = now_ms;
         self.packets = 0;

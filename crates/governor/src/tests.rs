@@ -145,3 +145,34 @@ fn modes_have_names() {
     assert!(Mode::ALL.into_iter().all(|mode| mode.name().parse() == Ok(mode)));
     assert_eq!("on".parse::<Mode>(), Err(UnknownMode("on".to_owned())));
 }
+
+#[test]
+fn a_generation_that_ended_is_logged_once() {
+    for (mode, expected) in [
+        (Mode::Classic, "processed 4096 packets in 0.50 s, enlarging hash table to 32 kB ("),
+        (Mode::Before2012, "processed 4096 packets in 0.50 s, enlarging hash table to 32 kB ("),
+        (Mode::After2012, "processed 4096 packets in 0.50 s, enlarging hash table to 32 kB ("),
+    ] {
+        let mut governor = Governor::new(mode, 0, IDLE_MS);
+        for flow in 0..4097u64 {
+            governor.decide(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), || 1, flow * 500 / 4095);
+        }
+        let line = governor.take_generation().unwrap().to_string();
+        assert!(
+            line.starts_with(expected) && line.ends_with(" setups, 0 shortcuts), generation 1"),
+            "{mode:?}: {line}"
+        );
+        assert_eq!(governor.take_generation(), None);
+        assert_eq!(governor.stats().table_bytes, 32 << 10);
+    }
+}
+
+#[test]
+fn the_modes_of_2012_decide_as_then() {
+    let decisions = |mode| {
+        let mut governor = Governor::new(mode, 0, IDLE_MS);
+        (0..5).map(|_| governor.decide(7 << 32 | 9, || 1, 0).installs()).collect::<Vec<_>>()
+    };
+    assert_eq!(decisions(Mode::Before2012), [false, false, false, false, true]);
+    assert_eq!(decisions(Mode::After2012), [false, false, false, false, true]);
+}
