@@ -9,7 +9,7 @@
 //! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; as a test (`cargo test --bench walk`) it only checks.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath, EmcInsert};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use sluice_port::{Pools, PortConfig};
@@ -91,7 +91,7 @@ impl Upcall for Rules {
 }
 
 fn datapath(case: &Case) -> Datapath {
-    let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0), smc: case.smc, ..Arm::BARE };
+    let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0).map(EmcInsert::OneIn), smc: case.smc, ..Arm::BARE };
     let config = Config { settings: arm.into(), seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
     let megaflows = case.megaflows;

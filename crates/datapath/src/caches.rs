@@ -8,9 +8,6 @@ use sluice_simd::hash::splitmix64;
 /// (SMC_ENTRIES), and doubles when flows evict each other.
 pub(crate) const SMC_ENTRIES: usize = 1 << 24;
 
-/// The most flows that each PMD's distributor can hold, in 4 MiB.
-pub(crate) const DISTRIBUTOR_ENTRIES: usize = 1 << 20;
-
 /// Caches on their way to a PMD or back; `None` for a cache that stays as it is.
 pub(crate) struct Caches {
     pub emc: Option<Emc>,
@@ -30,7 +27,9 @@ impl Caches {
         Caches {
             emc: (emc_entries(old) != emc_entries(new)).then(|| emc(new, seed)),
             smc: ((old.smc == Level::Off) != (new.smc == Level::Off)).then(|| smc(new)),
-            distributor: (distributor_table(old) != distributor_table(new)).then(|| distributor(new, seed)),
+            distributor: ((distributor_tables(old), old.distributor_entries)
+                != (distributor_tables(new), new.distributor_entries))
+                .then(|| distributor(new, seed)),
         }
     }
 }
@@ -49,13 +48,17 @@ fn smc(settings: &Settings) -> Smc {
     smc
 }
 
-/// The distributor's table, if it has one.
-fn distributor_table(settings: &Settings) -> Option<DistributorTable> {
-    (settings.distributor != Level::Off).then_some(settings.distributor_table)
+/// The distributor's tables; none if it is off.
+fn distributor_tables(settings: &Settings) -> &[DistributorTable] {
+    match (settings.distributor, &settings.distributor_table) {
+        (Level::Off, _) => &[],
+        (_, None) => &DistributorTable::ALL,
+        (_, Some(table)) => std::slice::from_ref(table),
+    }
 }
 
 fn distributor(settings: &Settings, seed: &mut u64) -> Distributor {
-    let mut distributor = Distributor::new(DISTRIBUTOR_ENTRIES, splitmix64(seed));
-    distributor.set(distributor_table(settings));
+    let mut distributor = Distributor::new(settings.distributor_entries, splitmix64(seed));
+    distributor.set(distributor_tables(settings));
     distributor
 }

@@ -16,27 +16,50 @@ use std::str::FromStr;
 pub enum EmcRecirc {
     /// All of them.
     Always,
-    /// None while more than half of the entries are in use: Fischetti's patch.
+    /// None while more entries are in use than the threshold says: Fischetti's patch.
     Threshold,
+    /// All look up; above the threshold fewer are inserted the fuller it is: Ball's penalty instead of a cutoff.
+    Penalty,
     /// Each with a probability, which adapts.
     Random,
     /// Packets of flows with a hash below a threshold, which adapts: the same flows each time. The hash is the
     /// receiving device's, if it made one, and else that of the key.
     Rss,
+    /// As `Random`, for packets of every pass: Scheurich's proposal.
+    RandomAll,
+    /// As `Rss`, for packets of every pass: Scheurich's other one.
+    RssAll,
 }
 
 impl EmcRecirc {
     /// All policies.
-    pub const ALL: [EmcRecirc; 4] = [EmcRecirc::Always, EmcRecirc::Threshold, EmcRecirc::Random, EmcRecirc::Rss];
+    pub const ALL: [EmcRecirc; 7] = [
+        EmcRecirc::Always,
+        EmcRecirc::Threshold,
+        EmcRecirc::Penalty,
+        EmcRecirc::Random,
+        EmcRecirc::Rss,
+        EmcRecirc::RandomAll,
+        EmcRecirc::RssAll,
+    ];
 
     /// Its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             EmcRecirc::Always => "always",
             EmcRecirc::Threshold => "threshold",
+            EmcRecirc::Penalty => "penalty",
             EmcRecirc::Random => "random",
             EmcRecirc::Rss => "rss",
+            EmcRecirc::RandomAll => "random-all",
+            EmcRecirc::RssAll => "rss-all",
         }
+    }
+
+    /// Whether it also decides about packets that have not been recirculated.
+    #[inline]
+    pub(crate) fn is_for_every_pass(self) -> bool {
+        matches!(self, EmcRecirc::RandomAll | EmcRecirc::RssAll)
     }
 }
 
@@ -54,9 +77,6 @@ impl FromStr for EmcRecirc {
     }
 }
 
-/// The occupancy above which recirculated packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the
-/// patch. Below it every packet uses the EMC.
-const CROWDED_PERCENT: f64 = 50.0;
 /// Lookups of recirculated packets after which a share is looked at.
 const WINDOW: u32 = 4096;
 /// If fewer hit than this share, more flows are admitted than the cache can hold.
@@ -74,6 +94,8 @@ pub(crate) struct Gate {
     random: u64,
     by_chance: Share,
     by_hash: Share,
+    /// The occupancy above which packets stay away, percent. Below it every packet uses the EMC.
+    threshold: f64,
 }
 
 /// The packets of a pass that may use the cache, if the policy admits them.
@@ -100,21 +122,26 @@ const HASH_SHIFT: u32 = 30;
 
 impl Gate {
     /// Open to all. Chance decides only about cycles, so the seed is no secret.
-    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL };
+    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL, threshold: 50.0 };
+
+    /// Sets the occupancy above which packets stay away, percent.
+    pub fn set_threshold(&mut self, percent: u8) {
+        self.threshold = percent.into();
+    }
 
     /// The candidates that may use the cache.
     #[inline(never)]
     pub fn admit(&mut self, policy: EmcRecirc, candidates: &Candidates<'_>, usage: &EmcUsage) -> BatchMask {
         let Candidates { asked, hashes, packets } = *candidates;
         match policy {
-            EmcRecirc::Always => asked,
-            EmcRecirc::Threshold if usage.percent() > CROWDED_PERCENT => BatchMask::NONE,
+            EmcRecirc::Always | EmcRecirc::Penalty => asked,
+            EmcRecirc::Threshold if usage.percent() > self.threshold => BatchMask::NONE,
             EmcRecirc::Threshold => asked,
-            EmcRecirc::Random => {
+            EmcRecirc::Random | EmcRecirc::RandomAll => {
                 let limit = self.by_chance.limit();
                 keep(asked, |_| splitmix64(&mut self.random) >> 32 < limit)
             }
-            EmcRecirc::Rss => {
+            EmcRecirc::Rss | EmcRecirc::RssAll => {
                 let limit = self.by_hash.limit();
                 keep(asked, |i| match packets.get(i).map_or(0, |packet| packet.rss_hash) {
                     0 => hashes[i] >> HASH_SHIFT & 0xffff_ffff < limit,
@@ -127,11 +154,31 @@ impl Gate {
     /// Learns how many of the packets admitted were answered.
     pub fn learn(&mut self, policy: EmcRecirc, looked: usize, hits: usize, usage: &EmcUsage) {
         match policy {
-            EmcRecirc::Always | EmcRecirc::Threshold => {}
-            EmcRecirc::Random => self.by_chance.learn(looked as u32, hits as u32, usage),
-            EmcRecirc::Rss => self.by_hash.learn(looked as u32, hits as u32, usage),
+            EmcRecirc::Always | EmcRecirc::Threshold | EmcRecirc::Penalty => {}
+            EmcRecirc::Random | EmcRecirc::RandomAll => {
+                self.by_chance.learn(looked as u32, hits as u32, usage.percent() > self.threshold)
+            }
+            EmcRecirc::Rss | EmcRecirc::RssAll => {
+                self.by_hash.learn(looked as u32, hits as u32, usage.percent() > self.threshold)
+            }
         }
     }
+
+    /// Those of the packets that missed in the cache whose megaflows may be inserted.
+    #[inline(never)]
+    pub fn insertable(&mut self, policy: EmcRecirc, missed: BatchMask, usage: &EmcUsage) -> BatchMask {
+        if policy != EmcRecirc::Penalty || usage.percent() <= self.threshold {
+            return missed;
+        }
+        let room = (100.0 - usage.percent()) / (100.0 - self.threshold);
+        let limit = bound(room.max(SHARE_MIN));
+        keep(missed, |_| splitmix64(&mut self.random) >> 32 < limit)
+    }
+}
+
+/// A share as a bound on 32 bits.
+fn bound(share: f64) -> u64 {
+    (share * (1u64 << 32) as f64) as u64
 }
 
 /// The packets of `mask` for which `wanted` holds.
@@ -144,23 +191,23 @@ impl Share {
 
     /// The share as a bound on 32 bits.
     fn limit(&self) -> u64 {
-        (self.share * (1u64 << 32) as f64) as u64
+        bound(self.share)
     }
 
     #[inline]
-    fn learn(&mut self, looked: u32, hits: u32, usage: &EmcUsage) {
+    fn learn(&mut self, looked: u32, hits: u32, is_crowded: bool) {
         self.looked += looked;
         self.hits += hits;
         if self.looked >= WINDOW {
-            self.adapt(usage);
+            self.adapt(is_crowded);
         }
     }
 
     #[cold]
-    fn adapt(&mut self, usage: &EmcUsage) {
+    fn adapt(&mut self, is_crowded: bool) {
         let hits = f64::from(self.hits) / f64::from(self.looked);
         (self.looked, self.hits, self.windows) = (0, 0, self.windows + 1);
-        let factor = if usage.percent() <= CROWDED_PERCENT || self.windows.is_multiple_of(PROBE_EVERY) {
+        let factor = if !is_crowded || self.windows.is_multiple_of(PROBE_EVERY) {
             2.0
         } else if hits < HITS_LOW {
             0.5
@@ -201,7 +248,7 @@ mod tests {
 
     /// Lets `n` windows pass in which that share of the lookups hits.
     fn windows(gate: &mut Gate, n: usize, hits: f64, usage: &EmcUsage) {
-        for policy in EmcRecirc::ALL {
+        for policy in [EmcRecirc::Random, EmcRecirc::Rss] {
             for _ in 0..n {
                 gate.learn(policy, WINDOW as usize, (f64::from(WINDOW) * hits) as usize, usage);
             }
@@ -230,6 +277,35 @@ mod tests {
         assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) < 0.03), "never none");
         windows(&mut gate, 40, 1.0, &FULL);
         assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) == 1.0));
+    }
+
+    #[test]
+    fn a_penalty_keeps_more_out_the_fuller_it_is() {
+        let mut gate = Gate::OPEN;
+        let all = BatchMask::first(BATCH_MAX);
+        let mut inserted = |threshold, used| {
+            gate.set_threshold(threshold);
+            let usage = EmcUsage { used, entries: 8192 };
+            assert_eq!(gate.admit(EmcRecirc::Penalty, &candidates(&hashes(1)), &usage), all, "all look up");
+            let inserted = (0..1000).map(|_| gate.insertable(EmcRecirc::Penalty, all, &usage).len());
+            inserted.sum::<usize>() as f64 / 32_000.0
+        };
+        assert_eq!(inserted(50, 4096), 1.0);
+        assert!((inserted(50, 6144) - 0.5).abs() < 0.02);
+        assert!((inserted(50, 8192) - SHARE_MIN).abs() < 0.01, "never none");
+        assert_eq!(inserted(75, 6144), 1.0);
+        assert_eq!(gate.insertable(EmcRecirc::Threshold, all, &FULL), all, "other policies have no penalty");
+    }
+
+    #[test]
+    fn the_threshold_is_a_setting() {
+        let mut gate = Gate::OPEN;
+        gate.set_threshold(99);
+        assert_eq!(admitted(&mut gate, EmcRecirc::Threshold, &FULL), 1.0);
+        gate.set_threshold(10);
+        assert_eq!(admitted(&mut gate, EmcRecirc::Threshold, &HALF), 0.0);
+        windows(&mut gate, 1, 0.1, &HALF);
+        assert!((admitted(&mut gate, EmcRecirc::RandomAll, &HALF) - 0.25).abs() < 0.02, "both learn the same share");
     }
 
     #[test]

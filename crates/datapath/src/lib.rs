@@ -24,6 +24,7 @@ mod context;
 mod control;
 mod datapath;
 mod device_statuses;
+mod emc_insert;
 mod emc_recirc;
 mod execute;
 mod flow_log;
@@ -60,7 +61,7 @@ mod upcall;
 mod walk;
 mod workers;
 
-pub use arm::Arm;
+pub use arm::{Arm, EmcInsert};
 pub use autopilot::{Doing, Why};
 pub use cache_memory::CachePages;
 pub use capture::{
@@ -78,7 +79,7 @@ pub use report::{FlowReport, PmdReport, PortReport, RxqReport, USAGE_INTERVAL, U
 pub use rxq_assignment::{RxqAlgorithm, RxqAssignment};
 pub use session_packets::{SessionArrivals, SessionPacket, SessionPackets, SessionProtocol};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
-pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
+pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, SubtableSearch, ufid};
 pub use sluice_governor::Mode as GovernorMode;
 pub use sluice_simd::Isa;
 pub use stage_cycles::{Stage, StageCycles};

@@ -1,9 +1,10 @@
 //! The stage `lookup`: from keys to megaflows, level by level.
 
-use crate::arm::Arm;
+use crate::arm::{Arm, EmcInsert};
 use crate::batch::Batch;
-use crate::caches::{Caches, DISTRIBUTOR_ENTRIES, SMC_ENTRIES};
+use crate::caches::{Caches, SMC_ENTRIES};
 use crate::context::Context;
+use crate::emc_insert::AdaptiveInsert;
 use crate::emc_recirc::{Candidates, EmcRecirc, Gate};
 use crate::settings::Settings;
 use crate::stage_cycles::Stage;
@@ -27,6 +28,7 @@ pub(crate) struct Levels {
     /// The levels that are asked now.
     arm: Arm,
     gate: Gate,
+    insert: AdaptiveInsert,
     isa: Isa,
 }
 
@@ -36,10 +38,11 @@ impl Levels {
             secret: secret.clone(),
             emc: Emc::new(0, 1, 0),
             smc: Smc::new(SMC_ENTRIES),
-            distributor: Distributor::new(DISTRIBUTOR_ENTRIES, 0),
+            distributor: Distributor::new(None, 0),
             subtables: Subtables::new(secret),
             arm: Arm::BARE,
             gate: Gate::OPEN,
+            insert: AdaptiveInsert::ALL,
             isa: settings.vector,
         };
         levels.set(settings, caches);
@@ -58,6 +61,10 @@ impl Levels {
             std::mem::swap(distributor, &mut self.distributor);
         }
         self.isa = settings.vector;
+        self.distributor.set_isa(settings.distributor_vector);
+        self.subtables.set_search(settings.search);
+        self.gate.set_threshold(settings.emc_recirc_threshold);
+        self.insert.set_threshold(settings.emc_recirc_threshold);
         self.use_arm(Arm::all(settings)[0]);
         caches
     }
@@ -66,8 +73,13 @@ impl Levels {
     #[inline]
     pub fn use_arm(&mut self, arm: Arm) {
         self.arm = arm;
-        if let Some(n) = arm.emc {
-            self.emc.set_insert_inv_prob(n);
+        match arm.emc {
+            Some(EmcInsert::OneIn(n)) => self.emc.set_insert_inv_prob(n),
+            Some(EmcInsert::Adaptive) => self.emc.set_insert_inv_prob(self.insert.inv_prob()),
+            None => {}
+        }
+        if let Some(table) = arm.distributor {
+            self.distributor.use_table(table);
         }
     }
 
@@ -95,7 +107,7 @@ impl Levels {
     #[inline(always)]
     fn ask<'g, V: VectorOps>(&mut self, ops: V, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
-        if emc.is_some() || smc || distributor {
+        if emc.is_some() || smc || distributor.is_some() {
             key_hashes(ops, &self.secret, batch.keys, batch.packets.len(), batch.hashes);
         }
         let (keys, hashes, hits) = (&*batch.keys, &*batch.hashes, &mut batch.hits);
@@ -103,8 +115,8 @@ impl Levels {
         let asked = batch.missed;
         let tally = &mut *context.tally;
         let mut after_emc = asked;
-        if emc.is_some() {
-            let is_gated = batch.is_recirculated && emc_recirc != EmcRecirc::Always;
+        if let Some(insert) = emc {
+            let is_gated = emc_recirc != EmcRecirc::Always && (batch.is_recirculated || emc_recirc.is_for_every_pass());
             batch.emc_users = asked;
             if is_gated {
                 let candidates = Candidates { asked, hashes, packets: batch.packets };
@@ -114,8 +126,18 @@ impl Levels {
             if is_gated {
                 let looked = batch.emc_users.len();
                 self.gate.learn(emc_recirc, looked, looked - missed.len(), &self.emc.usage());
+                tally[Counter::EmcBypassed] += (asked.len() - looked) as u64;
             }
             after_emc = BatchMask(asked.0 & !batch.emc_users.0 | missed.0);
+            if is_gated {
+                batch.emc_users = self.gate.insertable(emc_recirc, missed, &self.emc.usage());
+                tally[Counter::EmcPenalised] += (missed.len() - batch.emc_users.len()) as u64;
+            }
+            if insert == EmcInsert::Adaptive {
+                let looked = asked.len() - (after_emc.len() - missed.len());
+                let n = self.insert.learn(looked, looked - missed.len(), &self.emc.usage());
+                self.emc.set_insert_inv_prob(n);
+            }
             context.clock.mark(Stage::Emc);
             tally[Counter::EmcHits] += (asked.len() - after_emc.len()) as u64;
             if after_emc.is_empty() {
@@ -132,8 +154,8 @@ impl Levels {
         let mut left = after_smc;
         if !after_smc.is_empty() {
             left = match distributor {
-                true => self.search_hinted(&pass, after_smc, hits, tally),
-                false => self.subtables.lookup(&pass, after_smc, hits),
+                Some(_) => self.search_hinted(&pass, after_smc, hits, tally),
+                None => self.subtables.lookup(&pass, after_smc, hits),
             };
             tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
             tally[Counter::SubtableProbes] += self.subtables.take_probes();
@@ -202,7 +224,7 @@ impl Levels {
         if self.arm.smc {
             self.smc.insert(hash, flow.id());
         }
-        if self.arm.distributor {
+        if self.arm.distributor.is_some() {
             self.distributor.note(&mut self.subtables, hash, key, flow);
         }
     }
@@ -225,7 +247,7 @@ impl Levels {
     /// Whether a cache in use could hold more as soon as a control thread makes memory.
     #[inline]
     pub fn awaits_memory(&self) -> bool {
-        self.arm.smc && self.smc.awaits_memory()
+        self.arm.smc && self.smc.awaits_memory() || self.arm.distributor.is_some() && self.distributor.awaits_memory()
     }
 
     pub fn emc_usage(&self) -> EmcUsage {

@@ -2,7 +2,7 @@
 //! cache is filled. The autopilot decides what is "auto".
 
 use crate::EmcRecirc;
-use sluice_flow_cache::DistributorTable;
+use sluice_flow_cache::{DistributorTable, SubtableSearch};
 use sluice_simd::Isa;
 use sluice_simd::isa::NoIsa;
 use std::fmt::{self, Display};
@@ -29,6 +29,8 @@ pub enum InsertInvProb {
     Auto,
     /// One in this many; 0: none, which turns the cache off.
     OneIn(u32),
+    /// More or fewer, by how full the cache is and how often it answers.
+    Adaptive,
 }
 
 /// The settings of the lookup.
@@ -42,14 +44,22 @@ pub struct Settings {
     pub smc: Level,
     /// Cuckoo distributor.
     pub distributor: Level,
-    /// What the distributor keeps its hints in.
-    pub distributor_table: DistributorTable,
+    /// What the distributor keeps its hints in; `None`: the autopilot decides.
+    pub distributor_table: Option<DistributorTable>,
+    /// The most flows that the distributor holds, 1 to 2^28; `None`: 2^24 in its own table, 2^18 in the others.
+    pub distributor_entries: Option<usize>,
+    /// The vector instructions of the distributor; `None`: those of everything else.
+    pub distributor_vector: Option<Isa>,
+    /// How the megaflow subtables are searched.
+    pub search: SubtableSearch,
     /// The vector instructions in use.
     pub vector: Isa,
     /// How many candidates the exact match cache takes.
     pub emc_insert_inv_prob: InsertInvProb,
     /// Which recirculated packets use the exact match cache; `None`: the autopilot decides.
     pub emc_recirc: Option<EmcRecirc>,
+    /// The occupancy of the exact match cache above which those policies keep packets away, percent.
+    pub emc_recirc_threshold: u8,
     /// Entries of each PMD's exact match cache, 1 to 2^28.
     pub emc_entries: usize,
     /// Composed entries: one lookup for all passes of a tracked packet.
@@ -79,6 +89,8 @@ pub enum SettingError {
 
 /// Entries of the exact match cache by default. Source: OVS, EM_FLOW_HASH_SHIFT.
 const EMC_ENTRIES: usize = 8192;
+/// The occupancy above which packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the patch.
+const EMC_RECIRC_THRESHOLD: u8 = 50;
 /// As many entries as it can have.
 pub(crate) const EMC_ENTRIES_ALLOWED: RangeInclusive<usize> = 1..=1 << 28;
 /// The same in words.
@@ -90,10 +102,14 @@ impl Default for Settings {
             emc: Level::Auto,
             smc: Level::Auto,
             distributor: Level::Auto,
-            distributor_table: DistributorTable::Own,
+            distributor_table: None,
+            distributor_entries: None,
+            distributor_vector: None,
+            search: SubtableSearch { prunes: true, ranks: true },
             vector: Isa::best(),
             emc_insert_inv_prob: InsertInvProb::Auto,
             emc_recirc: None,
+            emc_recirc_threshold: EMC_RECIRC_THRESHOLD,
             emc_entries: EMC_ENTRIES,
             composed: Level::Auto,
         }
@@ -107,10 +123,15 @@ impl Settings {
         "smc",
         "distributor",
         "distributor-table",
+        "distributor-entries",
+        "distributor-vector",
+        "subtable-pruning",
+        "subtable-ranking",
         "vector",
         "emc-entries",
         "emc-insert-inv-prob",
         "emc-recirc",
+        "emc-recirc-threshold",
         "composed",
     ];
 
@@ -119,10 +140,14 @@ impl Settings {
         emc: Level::Off,
         smc: Level::Off,
         distributor: Level::Off,
-        distributor_table: DistributorTable::Own,
+        distributor_table: Some(DistributorTable::Own),
+        distributor_entries: None,
+        distributor_vector: None,
+        search: SubtableSearch { prunes: true, ranks: true },
         vector: Isa::SCALAR,
         emc_insert_inv_prob: InsertInvProb::OneIn(1),
         emc_recirc: Some(EmcRecirc::Always),
+        emc_recirc_threshold: EMC_RECIRC_THRESHOLD,
         emc_entries: EMC_ENTRIES,
         composed: Level::Off,
     };
@@ -139,9 +164,22 @@ impl Settings {
             "distributor" => self.distributor = value.parse().map_err(|()| wrong("distributor", Level::EXPECTED))?,
             "distributor-table" => {
                 let table = DistributorTable::ALL.into_iter().find(|table| table.name() == value);
-                let table = table.or((value == "auto").then_some(DistributorTable::Own));
                 let expected = "\"auto\", \"own\", \"ht\" or \"vbf\"";
-                self.distributor_table = table.ok_or_else(|| wrong("distributor-table", expected))?;
+                self.distributor_table = or_auto(value, table).ok_or_else(|| wrong("distributor-table", expected))?;
+            }
+            "distributor-entries" => {
+                let entries = value.parse().ok().filter(|n| EMC_ENTRIES_ALLOWED.contains(n));
+                let expected = "\"auto\" or a number from 1 to 268435456";
+                self.distributor_entries =
+                    or_auto(value, entries).ok_or_else(|| wrong("distributor-entries", expected))?;
+            }
+            "distributor-vector" if value == "auto" => self.distributor_vector = None,
+            "distributor-vector" => self.distributor_vector = Some(Isa::named(value)?),
+            "subtable-pruning" => {
+                self.search.prunes = on_or_off(value).ok_or_else(|| wrong(SUBTABLE_PRUNING, ON_OR_OFF))?
+            }
+            "subtable-ranking" => {
+                self.search.ranks = on_or_off(value).ok_or_else(|| wrong(SUBTABLE_RANKING, ON_OR_OFF))?
             }
             "vector" if value == "auto" => self.vector = Isa::best(),
             "vector" => self.vector = Isa::named(value)?,
@@ -150,13 +188,18 @@ impl Settings {
                 self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", EMC_ENTRIES_EXPECTED))?;
             }
             "emc-insert-inv-prob" => {
-                let expected = "\"auto\" or a whole number from 0 to 4294967295";
+                let expected = "\"auto\", \"adaptive\" or a whole number from 0 to 4294967295";
                 self.emc_insert_inv_prob = value.parse().map_err(|()| wrong("emc-insert-inv-prob", expected))?;
             }
             "emc-recirc" if value == "auto" => self.emc_recirc = None,
             "emc-recirc" => {
-                let expected = "\"auto\", \"always\", \"threshold\", \"random\" or \"rss\"";
+                let expected = "\"auto\", \"always\", \"threshold\", \"penalty\", \"random\", \"rss\", \"random-all\" or \"rss-all\"";
                 self.emc_recirc = Some(value.parse().map_err(|()| wrong("emc-recirc", expected))?);
+            }
+            "emc-recirc-threshold" => {
+                let percent = value.parse().ok().filter(|percent| *percent <= 100);
+                self.emc_recirc_threshold =
+                    percent.ok_or_else(|| wrong("emc-recirc-threshold", "a number from 0 to 100"))?;
             }
             "composed" => self.composed = value.parse().map_err(|()| wrong("composed", Level::EXPECTED))?,
             _ => return Err(SettingError::Key(key.into())),
@@ -165,16 +208,21 @@ impl Settings {
     }
 
     /// Every setting with its value as text, in the order of [`Settings::KEYS`].
-    pub fn values(&self) -> [(&'static str, String); 9] {
+    pub fn values(&self) -> [(&'static str, String); 14] {
         let values = [
             self.emc.to_string(),
             self.smc.to_string(),
             self.distributor.to_string(),
-            self.distributor_table.name().to_owned(),
+            self.distributor_table.map_or(AUTO, DistributorTable::name).to_owned(),
+            self.distributor_entries.map_or(AUTO.to_owned(), |entries| entries.to_string()),
+            self.distributor_vector.map_or(AUTO, Isa::name).to_owned(),
+            if self.search.prunes { "on" } else { "off" }.to_owned(),
+            if self.search.ranks { "on" } else { "off" }.to_owned(),
             self.vector.name().to_owned(),
             self.emc_entries.to_string(),
             self.emc_insert_inv_prob.to_string(),
-            self.emc_recirc.map_or("auto".to_owned(), |policy| policy.to_string()),
+            self.emc_recirc.map_or(AUTO.to_owned(), |policy| policy.to_string()),
+            self.emc_recirc_threshold.to_string(),
             self.composed.to_string(),
         ];
         let mut keys = Self::KEYS.iter();
@@ -184,6 +232,24 @@ impl Settings {
     /// Whether the exact match cache is used. It is off if nothing is inserted.
     pub(crate) fn emc_level(&self) -> Level {
         if self.emc_insert_inv_prob == InsertInvProb::OneIn(0) { Level::Off } else { self.emc }
+    }
+}
+
+const AUTO: &str = "auto";
+const SUBTABLE_PRUNING: &str = "subtable-pruning";
+const SUBTABLE_RANKING: &str = "subtable-ranking";
+const ON_OR_OFF: &str = "\"on\" or \"off\"";
+
+/// The value itself, or nothing for "auto"; `None` if it is neither.
+fn or_auto<T>(text: &str, value: Option<T>) -> Option<Option<T>> {
+    if text == AUTO { Some(None) } else { value.map(Some) }
+}
+
+fn on_or_off(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 
@@ -218,6 +284,7 @@ impl Display for InsertInvProb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InsertInvProb::Auto => f.pad("auto"),
+            InsertInvProb::Adaptive => f.pad("adaptive"),
             InsertInvProb::OneIn(n) => n.fmt(f),
         }
     }
@@ -229,6 +296,7 @@ impl FromStr for InsertInvProb {
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "auto" => Ok(InsertInvProb::Auto),
+            "adaptive" => Ok(InsertInvProb::Adaptive),
             number => number.parse().map(InsertInvProb::OneIn).map_err(|_| ()),
         }
     }
@@ -246,10 +314,15 @@ mod tests {
             ("smc", "auto"),
             ("distributor", "on"),
             ("distributor-table", "vbf"),
+            ("distributor-entries", "1000"),
+            ("distributor-vector", "scalar"),
+            ("subtable-pruning", "off"),
+            ("subtable-ranking", "off"),
             ("vector", "scalar"),
             ("emc-entries", "256"),
-            ("emc-insert-inv-prob", "7"),
-            ("emc-recirc", "rss"),
+            ("emc-insert-inv-prob", "adaptive"),
+            ("emc-recirc", "rss-all"),
+            ("emc-recirc-threshold", "30"),
             ("composed", "on"),
         ];
         told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
@@ -270,7 +343,14 @@ mod tests {
             ("vector", "mmx", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
             ("emc-entries", "0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
             ("emc-recirc", "never", "emc-recirc: \"never\"; expected \"auto\", \"always\", \"threshold\""),
-            ("emc-insert-inv-prob", "-1", "emc-insert-inv-prob: \"-1\"; expected \"auto\" or a whole number"),
+            (
+                "emc-insert-inv-prob",
+                "-1",
+                "emc-insert-inv-prob: \"-1\"; expected \"auto\", \"adaptive\" or a whole number",
+            ),
+            ("emc-recirc-threshold", "101", "emc-recirc-threshold: \"101\"; expected a number from 0 to 100"),
+            ("distributor-entries", "0", "distributor-entries: \"0\"; expected \"auto\" or a number from 1"),
+            ("subtable-pruning", "auto", "subtable-pruning: \"auto\"; expected \"on\" or \"off\""),
         ] {
             let told = settings.set(key, value).unwrap_err().to_string();
             assert!(told.starts_with(error), "{told}");

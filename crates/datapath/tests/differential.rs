@@ -8,7 +8,9 @@ mod harness;
 use harness::*;
 use proptest::prelude::*;
 use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcRecirc, InsertInvProb, Isa, Level, Settings};
+use sluice_datapath::{
+    Arm, Config, Datapath, DistributorTable, EmcInsert, EmcRecirc, InsertInvProb, Isa, Level, Settings, SubtableSearch,
+};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
@@ -182,20 +184,15 @@ struct Setup {
 
 impl Setup {
     fn arm(self) -> Arm {
-        let emc = Some(self.emc).filter(|n| *n != 0);
-        Arm { emc, smc: self.smc, distributor: self.distributor.is_some(), ..Arm::BARE }
+        let emc = Some(self.emc).filter(|n| *n != 0).map(EmcInsert::OneIn);
+        Arm { emc, smc: self.smc, distributor: self.distributor, ..Arm::BARE }
     }
 
     fn config(self) -> Config {
         Config {
             cores: vec![0; self.pmds],
             batch: self.batch,
-            settings: Settings {
-                emc_entries: self.emc_entries,
-                distributor_table: self.distributor.unwrap_or(DistributorTable::Own),
-                vector: self.isa,
-                ..self.arm().into()
-            },
+            settings: Settings { emc_entries: self.emc_entries, vector: self.isa, ..self.arm().into() },
             max_megaflows: 4096,
             seed: Some(3),
             packet_in_queue: 1 << 16,
@@ -390,12 +387,16 @@ proptest! {
 /// Any settings, with caches so small that flows evict each other.
 fn settings() -> impl Strategy<Value = Settings> {
     let level = || prop::sample::select(vec![Level::Auto, Level::On, Level::Off]);
-    let inv_prob = prop_oneof![Just(InsertInvProb::Auto), (0..4u32).prop_map(InsertInvProb::OneIn)];
+    let inv_prob =
+        prop_oneof![Just(InsertInvProb::Auto), Just(InsertInvProb::Adaptive), (0..4u32).prop_map(InsertInvProb::OneIn)];
     let recirc = prop::option::of(prop::sample::select(EmcRecirc::ALL.to_vec()));
-    let table = prop::sample::select(DistributorTable::ALL.to_vec());
+    let table = prop::option::of(prop::sample::select(DistributorTable::ALL.to_vec()));
     let vector = prop::sample::select(Isa::available().to_vec());
     let entries = prop::sample::select(vec![1usize, 8, 64]);
-    (level(), level(), level(), table, vector, inv_prob, recirc, (entries, level())).prop_map(
+    let distributor_entries = prop::option::of(Just(16usize));
+    let search = any::<(bool, bool)>().prop_map(|(prunes, ranks)| SubtableSearch { prunes, ranks });
+    let further = (entries, level(), distributor_entries, search, 0..=100u8);
+    (level(), level(), level(), table, vector, inv_prob, recirc, further).prop_map(
         |(
             emc,
             smc,
@@ -404,15 +405,19 @@ fn settings() -> impl Strategy<Value = Settings> {
             vector,
             emc_insert_inv_prob,
             emc_recirc,
-            (emc_entries, composed),
+            (emc_entries, composed, distributor_entries, search, emc_recirc_threshold),
         )| Settings {
             emc,
             smc,
             distributor,
             distributor_table,
+            distributor_entries,
+            distributor_vector: Some(vector),
+            search,
             vector,
             emc_insert_inv_prob,
             emc_recirc,
+            emc_recirc_threshold,
             emc_entries,
             composed,
         },

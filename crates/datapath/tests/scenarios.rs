@@ -4,14 +4,14 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath, PacketOut, PortPolling, RxqAlgorithm, RxqAssignment};
+use sluice_datapath::{Arm, Config, Datapath, EmcInsert, PacketOut, PortPolling, RxqAlgorithm, RxqAssignment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Every megaflow is inserted into the exact match cache, and there is no other cache.
-const EMC: Arm = Arm { emc: Some(1), ..Arm::BARE };
+const EMC: Arm = Arm { emc: Some(EmcInsert::OneIn(1)), ..Arm::BARE };
 
 /// A translation that may be cached.
 fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath, PortPolling};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, PortPolling};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +51,13 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     let pool = pool(16_384);
     let config = Config {
         cores: vec![0, 0],
-        settings: Arm { emc: Some(2), smc: true, distributor: true, ..Arm::BARE }.into(),
+        settings: Arm {
+            emc: Some(EmcInsert::OneIn(2)),
+            smc: true,
+            distributor: Some(DistributorTable::Own),
+            ..Arm::BARE
+        }
+        .into(),
         max_megaflows: 256,
         ..Config::default()
     };

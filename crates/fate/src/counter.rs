@@ -47,6 +47,10 @@ counters! {
     Passes = "passes",
     /// Passes answered by the exact match cache.
     EmcHits = "emc-hits",
+    /// Passes that a policy kept away from the exact match cache.
+    EmcBypassed = "emc-bypassed",
+    /// Passes whose megaflow the insertion penalty kept out of it.
+    EmcPenalised = "emc-penalised",
     /// Passes answered by the signature match cache.
     SmcHits = "smc-hits",
     /// Passes answered by a megaflow subtable.

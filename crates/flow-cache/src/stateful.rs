@@ -195,8 +195,8 @@ fn smc(entries: usize) -> Smc {
 }
 
 fn distributor(setup: &Setup) -> Distributor {
-    let mut distributor = Distributor::new(setup.distributor_entries, 3);
-    distributor.set(setup.distributor);
+    let mut distributor = Distributor::new(Some(setup.distributor_entries), 3);
+    distributor.set(setup.distributor.as_slice());
     distributor
 }
 

@@ -26,6 +26,22 @@ const RANK_SOON_MS: u64 = 50;
 /// gets coarser.
 const NODES_MAX: usize = 8192;
 
+/// How subtables are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SubtableSearch {
+    /// Whether subtables that cannot match are skipped, where there are many. Without, all are asked in turn, as in
+    /// Open vSwitch.
+    pub prunes: bool,
+    /// Whether those with the most recent hits are asked first. Without, they stay in the order in which they came.
+    pub ranks: bool,
+}
+
+impl Default for SubtableSearch {
+    fn default() -> Self {
+        SubtableSearch { prunes: true, ranks: true }
+    }
+}
+
 /// One PMD's megaflow subtables.
 #[derive(Debug)]
 pub struct Subtables {
@@ -41,8 +57,9 @@ pub struct Subtables {
     probes: u64,
     rank_at_ms: u64,
     rank_soon: bool,
-    /// Whether lookups skip subtables that cannot match, where there are many.
+    /// Whether subtables are listed for pruning.
     prunes: bool,
+    search: SubtableSearch,
     quota: NodeQuota,
 }
 
@@ -61,6 +78,7 @@ impl Subtables {
             rank_at_ms: 0,
             rank_soon: false,
             prunes: true,
+            search: SubtableSearch::default(),
             quota: NodeQuota(NODES_MAX),
         }
     }
@@ -68,6 +86,12 @@ impl Subtables {
     /// No subtables; every lookup will ask all. The reference for `new`.
     pub fn without_pruning(secret: &HashKey) -> Self {
         Subtables { prunes: false, ..Subtables::new(secret) }
+    }
+
+    /// Changes how the subtables are searched. The results are the same.
+    pub fn set_search(&mut self, search: SubtableSearch) {
+        self.search = search;
+        self.tables.iter_mut().for_each(|table| table.set_pruning(search.prunes));
     }
 
     /// As [`Subtables::new`], with `nodes` trie nodes for pruning.
@@ -101,7 +125,7 @@ impl Subtables {
     pub fn insert(&mut self, key: &PacketKey, flow: &Megaflow) -> bool {
         let word = table_word(key);
         let at = *self.by_word.entry(word).or_insert_with(|| {
-            self.tables.push(TupleSpace::new(word));
+            self.tables.push(TupleSpace::new(word, self.search.prunes));
             self.tables.len() - 1
         });
         let quota = self.prunes.then_some(&mut self.quota);
@@ -163,7 +187,9 @@ impl Subtables {
             self.rank_at_ms = self.rank_at_ms.min(now_ms + RANK_SOON_MS);
         }
         if now_ms >= self.rank_at_ms {
-            self.rank();
+            if self.search.ranks {
+                self.rank();
+            }
             self.rank_at_ms = now_ms + RANK_INTERVAL_MS;
         }
     }

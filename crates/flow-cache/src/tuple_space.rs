@@ -49,6 +49,8 @@ pub(crate) struct TupleSpace {
     pruning: Option<Box<Pruning>>,
     /// Places not listed for pruning.
     unlisted: Vec<u32>,
+    /// With fewer subtables all are asked.
+    prune_from: usize,
 }
 
 /// A mask's address. `MegaflowTable` keeps one copy of each mask, so equal masks have one address.
@@ -56,6 +58,10 @@ type MaskId = usize;
 
 fn mask_id(mask: &Arc<Mask>) -> MaskId {
     Arc::as_ptr(mask).addr()
+}
+
+fn prune_from(prunes: bool) -> usize {
+    if prunes { PRUNE_FROM } else { usize::MAX }
 }
 
 /// What a removal removed.
@@ -67,7 +73,7 @@ pub(crate) struct Removed {
 
 impl TupleSpace {
     /// Without subtables.
-    pub fn new(word: u64) -> Self {
+    pub fn new(word: u64, prunes: bool) -> Self {
         TupleSpace {
             word,
             subtables: Vec::new(),
@@ -76,7 +82,13 @@ impl TupleSpace {
             by_mask: HashMap::new(),
             pruning: None,
             unlisted: Vec::new(),
+            prune_from: prune_from(prunes),
         }
+    }
+
+    /// Whether lookups skip subtables that cannot match.
+    pub fn set_pruning(&mut self, prunes: bool) {
+        self.prune_from = prune_from(prunes);
     }
 
     /// Whether it has no subtables.
@@ -168,7 +180,7 @@ impl TupleSpace {
         probes: &mut u64,
         quota: &mut NodeQuota,
     ) -> BatchMask {
-        if self.pruning.is_none() || self.ranking.len() < PRUNE_FROM {
+        if self.pruning.is_none() || self.ranking.len() < self.prune_from {
             let mut search = Search { batch, hits, probes };
             return search.in_turn(&mut self.subtables, self.ranking.iter(), 0, miss);
         }

@@ -24,7 +24,7 @@ use summary::{HtTable, VbfTable};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributorTable {
     /// A table of its own: the key's hash, which is known anyway, selects a cache line, or a second one if that is
-    /// full.
+    /// full. It grows with the flows.
     Own,
     /// The membership library's HT in cache mode.
     Ht,
@@ -74,12 +74,23 @@ pub struct DistributorAnswers {
 /// Memory: none while it is off.
 #[derive(Debug)]
 pub struct Distributor {
-    table: Option<HintTable>,
-    entries: usize,
+    tables: Vec<HintTable>,
+    /// The table that is asked, by its index in `tables`.
+    active: usize,
+    /// The most flows of a table, if it is not the usual number.
+    entries: Option<usize>,
     /// The key of the summaries' hashes.
     seed: u64,
+    /// The vector instructions of its lookups; `None`: those of the batch.
+    isa: Option<Isa>,
     answers: DistributorAnswers,
 }
+
+/// The most flows of its own table, in 64 MiB of address space. It begins with a few thousand and grows.
+const OWN_ENTRIES: usize = 1 << 24;
+
+/// The most flows of a set summary, which has its whole memory from the start: 1 MiB for HT, some 2 MiB for vBF.
+const SUMMARY_ENTRIES: usize = 1 << 18;
 
 #[derive(Debug)]
 enum HintTable {
@@ -89,43 +100,60 @@ enum HintTable {
 }
 
 impl Distributor {
-    /// A distributor that is off, for `entries` flows once it is on. `seed` is for the hash of the summaries.
-    pub fn new(entries: usize, seed: u64) -> Self {
-        Distributor { table: None, entries: entries.clamp(1, 1 << 28), seed, answers: Default::default() }
+    /// A distributor that is off, for at most `entries` flows once it is on; `None`: as many as are usual for the
+    /// table. `seed` is for the hash of the summaries.
+    pub fn new(entries: Option<usize>, seed: u64) -> Self {
+        let entries = entries.map(|entries| entries.clamp(1, 1 << 28));
+        Distributor { tables: Vec::new(), active: 0, entries, seed, isa: None, answers: Default::default() }
     }
 
-    /// Turns it on with a table of that kind, empty unless it has that kind already; or off.
-    pub fn set(&mut self, kind: Option<DistributorTable>) {
-        if kind != self.kind() {
-            self.table = kind.map(|kind| match kind {
-                DistributorTable::Own => HintTable::Own(OwnTable::new(self.entries)),
-                DistributorTable::Ht => HintTable::Ht(HtTable::new(self.entries, self.seed)),
-                DistributorTable::Vbf => HintTable::Vbf(VbfTable::new(self.entries, self.seed)),
-            });
+    /// Turns it on with empty tables of these kinds, the first of which is asked; with none, turns it off.
+    pub fn set(&mut self, kinds: &[DistributorTable]) {
+        let table = |kind: &DistributorTable| match kind {
+            DistributorTable::Own => HintTable::Own(OwnTable::new(self.entries.unwrap_or(OWN_ENTRIES))),
+            DistributorTable::Ht => HintTable::Ht(HtTable::new(self.entries.unwrap_or(SUMMARY_ENTRIES), self.seed)),
+            DistributorTable::Vbf => HintTable::Vbf(VbfTable::new(self.entries.unwrap_or(SUMMARY_ENTRIES), self.seed)),
+        };
+        self.tables = kinds.iter().map(table).collect();
+        self.active = 0;
+    }
+
+    /// Sets the vector instructions of its lookups; `None`: those of the batch.
+    pub fn set_isa(&mut self, isa: Option<Isa>) {
+        self.isa = isa;
+    }
+
+    /// Asks the table of that kind from now on, if there is one. Hints of the others stay, and may be of use again.
+    #[inline]
+    pub fn use_table(&mut self, kind: DistributorTable) {
+        if let Some(at) = self.tables.iter().position(|table| table.kind() == kind) {
+            self.active = at;
         }
     }
 
-    /// The memory of its own table; `None` for other kinds.
+    /// The memory of its own table; `None` if it has none.
     pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
-        match self.table.as_ref()? {
-            HintTable::Own(own) => own.lines.memory(),
+        self.tables.iter().find_map(|table| match table {
+            HintTable::Own(own) => own.memory(),
             HintTable::Ht(_) | HintTable::Vbf(_) => None,
-        }
+        })
     }
 
-    /// The kind of its table, if it is on.
+    /// Whether flows replace each other in the table that is asked until more memory is resident.
+    #[inline]
+    pub fn awaits_memory(&self) -> bool {
+        matches!(self.tables.get(self.active), Some(HintTable::Own(own)) if own.awaits_memory())
+    }
+
+    /// The kind of the table that is asked, if it is on.
     pub fn kind(&self) -> Option<DistributorTable> {
-        self.table.as_ref().map(|table| match table {
-            HintTable::Own(_) => DistributorTable::Own,
-            HintTable::Ht(_) => DistributorTable::Ht,
-            HintTable::Vbf(_) => DistributorTable::Vbf,
-        })
+        self.tables.get(self.active).map(HintTable::kind)
     }
 
     /// Whether it is on.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.table.is_some()
+        !self.tables.is_empty()
     }
 
     /// The outcomes since the last call.
@@ -142,9 +170,9 @@ impl Distributor {
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
-        let Some(table) = &mut self.table else { return miss };
+        let Some(table) = self.tables.get_mut(self.active) else { return miss };
         let mut hints = [0; BATCH_MAX];
-        let told = table.find(batch.isa, batch.hashes, miss, &mut hints, subtables.gone());
+        let told = table.find(self.isa.unwrap_or(batch.isa), batch.hashes, miss, &mut hints, subtables.gone());
         let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, batch, told, hits) };
         // In a Bloom filter a flow may be in several sets, and one of them is its own.
         while let HintTable::Vbf(vbf) = table
@@ -166,7 +194,7 @@ impl Distributor {
     /// Records in which subtable a packet's megaflow is. Does nothing while the distributor is off.
     #[inline]
     pub fn note(&mut self, subtables: &mut Subtables, hash: u64, key: &PacketKey, flow: &Megaflow) {
-        let Some(table) = &mut self.table else { return };
+        let Some(table) = self.tables.get_mut(self.active) else { return };
         let Some(hint) = subtables.hint_of(key, flow) else { return };
         match table {
             HintTable::Own(own) => own.note(hash, hint),
@@ -177,6 +205,15 @@ impl Distributor {
 }
 
 impl HintTable {
+    #[inline]
+    fn kind(&self) -> DistributorTable {
+        match self {
+            HintTable::Own(_) => DistributorTable::Own,
+            HintTable::Ht(_) => DistributorTable::Ht,
+            HintTable::Vbf(_) => DistributorTable::Vbf,
+        }
+    }
+
     /// Writes the hints of the packets of `miss`. Returns the packets that have one.
     #[inline]
     fn find(
@@ -197,8 +234,8 @@ impl HintTable {
         let (asked, found) = (&asked[..n], &mut found[..n]);
         match self {
             HintTable::Own(own) => own.find(isa, asked, found),
-            HintTable::Ht(ht) => ht.find(asked, found),
-            HintTable::Vbf(vbf) => vbf.find(asked, found, subtables_gone),
+            HintTable::Ht(ht) => ht.find(isa, asked, found),
+            HintTable::Vbf(vbf) => vbf.find(isa, asked, found, subtables_gone),
         }
         let mut told = 0;
         for (i, hint) in miss.into_iter().zip(found) {
@@ -209,5 +246,7 @@ impl HintTable {
     }
 }
 
+#[cfg(test)]
+mod shares;
 #[cfg(test)]
 mod tests;

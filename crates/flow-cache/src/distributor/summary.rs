@@ -2,6 +2,7 @@
 
 use sluice_membership::{Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
 use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_simd::Isa;
 
 /// The most subtables that a vector Bloom filter can tell apart: the bits of its widest row.
 pub(super) const VBF_SETS_MAX: usize = 64;
@@ -28,7 +29,8 @@ impl HtTable {
     }
 
     /// The hint recorded for each hash, 0 if there is none.
-    pub fn find(&self, hashes: &[u64], found: &mut [u16]) {
+    pub fn find(&mut self, isa: Isa, hashes: &[u64], found: &mut [u16]) {
+        self.0.set_isa(isa);
         let mut keys = [[0; 8]; BATCH_MAX];
         keys.iter_mut().zip(hashes).for_each(|(to, hash)| *to = key(*hash));
         let mut sets = [None; BATCH_MAX];
@@ -51,15 +53,16 @@ impl std::fmt::Debug for HtTable {
     }
 }
 
-/// A vector Bloom filter, for as many sets as there have been subtables.
+/// Vector Bloom filters, of which the narrowest is used that has a set for every subtable.
 ///
 /// It is rebuilt, that is, emptied and filled again by the search's results: when it holds as many keys as it was made
 /// for, when a subtable comes that it has no set for, and, not too often, after subtables were removed.
 pub(super) struct VbfTable {
-    vbf: Vbf,
+    /// For 8, 16, 32 and 64 sets. All are made at once, since a PMD must not wait for memory.
+    filters: Vec<Vbf>,
+    /// The filter in use.
+    width: usize,
     entries: usize,
-    seed: u64,
-    sets: usize,
     /// Keys added since it was built.
     added: usize,
     /// Lookups since it was built.
@@ -68,23 +71,29 @@ pub(super) struct VbfTable {
     gone: u64,
 }
 
+/// The sets of each filter.
+const VBF_SETS: [usize; 4] = [8, 16, 32, VBF_SETS_MAX];
+
 impl VbfTable {
     pub fn new(entries: usize, seed: u64) -> Self {
-        let sets = 8;
-        VbfTable { vbf: vbf(entries, sets, seed), entries, seed, sets, added: 0, asked: 0, gone: 0 }
+        let mut filters: Vec<Vbf> = VBF_SETS.iter().map(|sets| vbf(entries, *sets, seed)).collect();
+        // Writing makes their memory resident.
+        filters.iter_mut().for_each(Summary::reset);
+        VbfTable { filters, width: 0, entries, added: 0, asked: 0, gone: 0 }
     }
 
     /// A hint recorded for each hash, 0 if there is none.
-    pub fn find(&mut self, hashes: &[u64], found: &mut [u16], subtables_gone: u64) {
+    pub fn find(&mut self, isa: Isa, hashes: &[u64], found: &mut [u16], subtables_gone: u64) {
         self.asked += hashes.len() as u64;
         if subtables_gone != self.gone && self.asked >= VBF_REBUILD_EVERY {
             self.gone = subtables_gone;
             self.clear();
         }
+        self.filters[self.width].set_isa(isa);
         let mut keys = [[0; 8]; BATCH_MAX];
         keys.iter_mut().zip(hashes).for_each(|(to, hash)| *to = key(*hash));
         let mut sets = [None; BATCH_MAX];
-        self.vbf.lookup_bulk(&keys[..hashes.len()], &mut sets);
+        self.filters[self.width].lookup_bulk(&keys[..hashes.len()], &mut sets);
         found.iter_mut().zip(sets).for_each(|(to, set)| *to = set.map_or(0, SetId::get));
     }
 
@@ -93,7 +102,7 @@ impl VbfTable {
         let mut more = BatchMask::NONE;
         for i in wrong {
             let mut sets = [SetId::MIN; VBF_SETS_MAX];
-            let n = self.vbf.lookup_multi(&key(hashes[i]), &mut sets);
+            let n = self.filters[self.width].lookup_multi(&key(hashes[i]), &mut sets);
             if let Some(next) = sets[..n].iter().find(|set| set.get() > hints[i]) {
                 hints[i] = next.get();
                 more.insert(i);
@@ -104,21 +113,18 @@ impl VbfTable {
 
     /// Records a hint, if there can be a set for it.
     pub fn note(&mut self, hash: u64, hint: u16) {
-        let sets = usize::from(hint).next_power_of_two();
-        let Some(set) = SetId::new(hint).filter(|_| sets <= VBF_SETS_MAX) else { return };
-        if sets > self.sets {
-            self.sets = sets;
-            self.vbf = vbf(self.entries, sets, self.seed);
-            (self.added, self.asked) = (0, 0);
-        } else if self.added >= self.entries {
+        let Some(set) = SetId::new(hint) else { return };
+        let Some(width) = VBF_SETS.iter().position(|sets| usize::from(hint) <= *sets) else { return };
+        if width > self.width || self.added >= self.entries {
+            self.width = self.width.max(width);
             self.clear();
         }
-        self.added += usize::from(self.vbf.add(&key(hash), set).is_ok());
+        self.added += usize::from(self.filters[self.width].add(&key(hash), set).is_ok());
     }
 
     #[cold]
     fn clear(&mut self) {
-        self.vbf.reset();
+        self.filters[self.width].reset();
         (self.added, self.asked) = (0, 0);
     }
 }
@@ -130,6 +136,9 @@ fn vbf(keys: usize, sets: usize, seed: u64) -> Vbf {
 
 impl std::fmt::Debug for VbfTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VbfTable").field("sets", &self.sets).field("added", &self.added).finish_non_exhaustive()
+        f.debug_struct("VbfTable")
+            .field("sets", &VBF_SETS[self.width])
+            .field("added", &self.added)
+            .finish_non_exhaustive()
     }
 }

@@ -38,9 +38,9 @@ impl World {
         let secret = HashKey::from_seed(1);
         let table = MegaflowTable::new(1024, &secret).unwrap();
         let side = table.attach(0).unwrap();
-        let mut distributor = Distributor::new(1 << 16, 7);
+        let mut distributor = Distributor::new(Some(1 << 16), 7);
         assert!(!distributor.is_on());
-        distributor.set(Some(kind));
+        distributor.set(&[kind]);
         assert_eq!(distributor.kind(), Some(kind));
         let mut world = World { subtables: Subtables::new(&secret), secret, table, side, distributor };
         (0..subtables).for_each(|subtable| world.install(subtable));
@@ -138,7 +138,7 @@ fn a_bloom_filter_that_is_full_starts_anew() {
     (0..100).for_each(|hash| table.note(hash, 1));
     let found = |table: &mut VbfTable, hash: u64| {
         let mut found = [0];
-        table.find(&[hash], &mut found, 0);
+        table.find(Isa::best(), &[hash], &mut found, 0);
         found[0]
     };
     assert!((0..100).all(|hash| found(&mut table, hash) == 1));

@@ -44,21 +44,37 @@ fn meaning(key: &str, value: &str) -> String {
         ("emc", _) => level("exact match cache"),
         ("smc", _) => level("signature match cache"),
         ("distributor", _) => level("cuckoo distributor"),
+        ("distributor-table", "auto") => "in what it keeps its hints is chosen by measurement".into(),
         ("distributor-table", "own") => "it keeps its hints in a table of its own".into(),
         ("distributor-table", "ht") => "it keeps its hints in the membership library's hash table".into(),
         ("distributor-table", _) => "it keeps its hints in a vector of Bloom filters, for 64 subtables at most".into(),
-        ("vector", "scalar") => "plain code".into(),
+        ("distributor-entries", "auto") => "its own table grows with the flows".into(),
+        ("distributor-entries", n) => format!("it holds at most {n} flows"),
+        ("distributor-vector", "auto") => "it uses the vector instructions of everything else".into(),
+        ("distributor-vector" | "vector", "scalar") => "plain code".into(),
+        ("distributor-vector", _) => "vector instructions that it uses".into(),
+        ("subtable-pruning", "on") => "subtables that cannot match are skipped, where there are many".into(),
+        ("subtable-pruning", _) => "every subtable is asked in turn".into(),
+        ("subtable-ranking", "on") => "those with the most recent hits are asked first".into(),
+        ("subtable-ranking", _) => "they are asked in the order in which they came".into(),
         ("vector", _) => "vector instructions in use".into(),
         ("emc-entries", _) => "entries of each PMD's exact match cache".into(),
         ("emc-insert-inv-prob", "auto") => "how many candidates it takes is chosen by measurement".into(),
+        ("emc-insert-inv-prob", "adaptive") => "it takes fewer candidates while it is crowded and seldom hit".into(),
         ("emc-insert-inv-prob", "0") => "it takes no candidate, so it is off".into(),
         ("emc-insert-inv-prob", "1") => "it takes every candidate".into(),
         ("emc-insert-inv-prob", n) => format!("it takes one candidate in {n}"),
         ("emc-recirc", "auto") => "which recirculated packets use it is chosen by measurement".into(),
         ("emc-recirc", "always") => "recirculated packets use it like others".into(),
-        ("emc-recirc", "threshold") => "recirculated packets use it while it is not more than half full".into(),
+        ("emc-recirc", "threshold") => "recirculated packets use it up to the threshold below".into(),
+        ("emc-recirc", "penalty") => "recirculated packets are inserted the less, the fuller it is".into(),
         ("emc-recirc", "random") => "recirculated packets use it by chance, with a probability that adapts".into(),
         ("emc-recirc", "rss") => "recirculated packets of some flows use it, by their hash; how many adapts".into(),
+        ("emc-recirc", "random-all") => "packets of every pass use it by chance, with a probability that adapts".into(),
+        ("emc-recirc", "rss-all") => {
+            "packets of some flows use it in every pass, by their hash; how many adapts".into()
+        }
+        ("emc-recirc-threshold", n) => format!("these policies keep packets away while it is over {n} % full"),
         ("composed", "auto") => "one lookup for all passes of a tracked packet: asked where it helps".into(),
         ("composed", "on") => "one lookup for all passes of a tracked packet: always asked".into(),
         ("composed", _) => "a lookup for each pass of a tracked packet".into(),
@@ -82,10 +98,15 @@ emc                  auto       exact match cache: asked where it pays, by measu
 smc                  off        signature match cache: never asked, and without memory
 distributor          auto       cuckoo distributor: asked where it pays, by measurement
 distributor-table    vbf        it keeps its hints in a vector of Bloom filters, for 64 subtables at most
+distributor-entries  auto       its own table grows with the flows
+distributor-vector   auto       it uses the vector instructions of everything else
+subtable-pruning     on         subtables that cannot match are skipped, where there are many
+subtable-ranking     on         those with the most recent hits are asked first
 vector               scalar     plain code
 emc-entries          8192       entries of each PMD's exact match cache
 emc-insert-inv-prob  7          it takes one candidate in 7
 emc-recirc           auto       which recirculated packets use it is chosen by measurement
+emc-recirc-threshold 50         these policies keep packets away while it is over 50 % full
 composed             auto       one lookup for all passes of a tracked packet: asked where it helps
 ";
         assert_eq!(show(&settings), expected);

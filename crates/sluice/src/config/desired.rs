@@ -1,6 +1,6 @@
 //! What the configuration file says, as the state that a switch is to be in. Files that it names are read with it.
 
-use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, OverflowPolicy, Port, Table};
+use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, InvProb, OverflowPolicy, Port, Table};
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
 use sluice_datapath::{MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
@@ -95,7 +95,7 @@ impl Dpdk {
 impl Datapath {
     fn desired(&self) -> Result<DatapathSettings, Invalid> {
         let governor = self.governor.parse().map_err(|_| {
-            let expected = "expected \"auto\" or \"off\" or \"classic\" or \"shortcut\"";
+            let expected = "expected \"auto\", \"off\", \"classic\", \"shortcut\", \"2012-before\" or \"2012-after\"";
             Invalid::new("governor", format!("\"{}\" is unknown; {expected}", self.governor))
         })?;
         let algorithm = self.pmd_rxq_assign.parse().map_err(|()| {
@@ -129,12 +129,22 @@ impl Datapath {
         };
         let insert_inv_prob = match self.emc_insert_inv_prob {
             AutoOr::Auto => "auto".to_owned(),
+            AutoOr::Is(InvProb::Adaptive) => "adaptive".to_owned(),
+            AutoOr::Is(InvProb::OneIn(n)) => n.to_string(),
+        };
+        let distributor_entries = match self.distributor_entries {
+            AutoOr::Auto => "auto".to_owned(),
             AutoOr::Is(n) => n.to_string(),
         };
         for (key, value) in [
             ("distributor-table", &self.distributor_table),
+            ("distributor-entries", &distributor_entries),
+            ("distributor-vector", &self.distributor_vector),
+            ("subtable-pruning", &self.subtable_pruning),
+            ("subtable-ranking", &self.subtable_ranking),
             ("vector", &self.vector),
             ("emc-recirc", &self.emc_recirc),
+            ("emc-recirc-threshold", &self.emc_recirc_threshold.to_string()),
             ("emc-entries", &self.emc_entries.to_string()),
             ("emc-insert-inv-prob", &insert_inv_prob),
         ] {

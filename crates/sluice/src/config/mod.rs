@@ -17,7 +17,7 @@ pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
 pub use desired::read_source;
 pub use error::ConfigError;
 pub use mirror::Mirror;
-pub use value::{Affinity, AutoOr, Duration, FileMode, Share, Size};
+pub use value::{Affinity, AutoOr, Duration, FileMode, InvProb, Share, Size};
 
 use crate::privileges::Identity;
 use serde::Deserialize;
@@ -138,14 +138,24 @@ pub struct Datapath {
     /// Entries of the exact match cache.
     pub emc_entries: u32,
     /// How many misses it takes, on average, until one is inserted.
-    pub emc_insert_inv_prob: AutoOr<u32>,
+    pub emc_insert_inv_prob: AutoOr<InvProb>,
     /// Which recirculated packets use the exact match cache.
     pub emc_recirc: String,
+    /// The occupancy above which they are kept away, percent.
+    pub emc_recirc_threshold: u8,
     /// Composed entries.
     #[serde(deserialize_with = "value::level")]
     pub composed: Level,
     /// What the distributor keeps its entries in.
     pub distributor_table: String,
+    /// The most flows that it holds.
+    pub distributor_entries: AutoOr<u32>,
+    /// The vector instructions that it uses.
+    pub distributor_vector: String,
+    /// Whether subtables that cannot match are skipped.
+    pub subtable_pruning: String,
+    /// Whether the subtables with the most recent hits come first.
+    pub subtable_ranking: String,
     /// Vector instructions.
     pub vector: String,
     /// Flow-setup governor.
@@ -221,8 +231,13 @@ impl Default for Datapath {
             emc_entries: 8192,
             emc_insert_inv_prob: AutoOr::Auto,
             emc_recirc: "auto".into(),
+            emc_recirc_threshold: 50,
             composed: Level::Auto,
             distributor_table: "auto".into(),
+            distributor_entries: AutoOr::Auto,
+            distributor_vector: "auto".into(),
+            subtable_pruning: "on".into(),
+            subtable_ranking: "on".into(),
             vector: "auto".into(),
             governor: "auto".into(),
             vlan_limit: 1,

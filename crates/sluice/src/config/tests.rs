@@ -85,9 +85,13 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("vector = \"mmx\"", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
     ("emc-entries = 0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
     ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
+    ("emc-recirc-threshold = 101", "emc-recirc-threshold: \"101\"; expected a number from 0 to 100"),
+    ("distributor-entries = 0", "distributor-entries: \"0\"; expected \"auto\" or a number from 1 to 268435456"),
+    ("distributor-vector = \"mmx\"", "distributor-vector: "),
+    ("subtable-pruning = \"auto\"", "subtable-pruning: \"auto\"; expected \"on\" or \"off\""),
     ("max-idle = \"10\"", "max-idle: \"10\" is not a duration; expected a number and us, ms, s, m or h"),
     ("flow-memory = \"lots\"", "flow-memory: \"lots\" is not a size"),
-    ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\" or \"classic\" or \"shortcut\""),
+    ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\", \"off\", \"classic\""),
     ("pmd-rxq-assign = \"x\"", "pmd-rxq-assign: \"x\" is unknown; expected \"cycles\", \"roundrobin\" or \"group\""),
     ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
 ];
@@ -211,7 +215,7 @@ fn values_have_units() {
     let config = parse(text).unwrap();
     assert_eq!(config.datapath.max_idle.0.as_millis(), 1500);
     assert_eq!(config.datapath.flow_memory, Size(65536));
-    assert_eq!(config.datapath.emc_insert_inv_prob, AutoOr::Is(20));
+    assert_eq!(config.datapath.emc_insert_inv_prob, AutoOr::Is(InvProb::OneIn(20)));
     assert_eq!(config.switch.stop_after, Some(Duration::from_secs(120)));
 }
 

@@ -34,6 +34,15 @@ pub enum AutoOr<T> {
     Is(T),
 }
 
+/// How many misses of the exact match cache it takes until one is inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvProb {
+    /// Written `"adaptive"`.
+    Adaptive,
+    /// So many, on average.
+    OneIn(u32),
+}
+
 /// A value that can be given instead of `"auto"`.
 pub trait Adaptive: Sized {
     /// What errors say is expected besides `"auto"`.
@@ -172,6 +181,18 @@ impl Adaptive for u32 {
 
     fn of_number(number: f64) -> Option<Self> {
         (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
+    }
+}
+
+impl Adaptive for InvProb {
+    const EXPECTED: &'static str = "\"adaptive\" or a whole number from 0 to 4294967295";
+
+    fn of_text(text: &str) -> Option<Self> {
+        (text == "adaptive").then_some(InvProb::Adaptive)
+    }
+
+    fn of_number(number: f64) -> Option<Self> {
+        u32::of_number(number).map(InvProb::OneIn)
     }
 }
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
 use sluice_action::{DatapathPortNames, PortNo};
-use sluice_datapath::{Arm, Config};
+use sluice_datapath::{Arm, Config, EmcInsert};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_port::Pools;
 use sluice_vswitch::{Assembly, Bridge, Port};
@@ -102,7 +102,7 @@ impl Bench {
         let config = Config {
             cores: (0..args.pmds).collect(),
             batch: args.batch,
-            settings: Arm { emc: (!args.no_emc).then_some(1), ..Arm::BARE }.into(),
+            settings: Arm { emc: (!args.no_emc).then_some(EmcInsert::OneIn(1)), ..Arm::BARE }.into(),
             vlan_limit: VlanLimit::from_setting(args.vlan_limit.into()),
             recirculations: args.recirculations,
             seed: Some(SEED),

@@ -83,7 +83,7 @@ fn time(time: Duration) -> String {
 mod tests {
     use super::*;
     use sluice_action::PortNo;
-    use sluice_datapath::Arm;
+    use sluice_datapath::{Arm, EmcInsert};
 
     #[test]
     fn a_queue_is_told_in_words_and_numbers() {
@@ -94,7 +94,7 @@ mod tests {
             next_trial: next,
         };
         let smc = Arm { smc: true, ..Arm::BARE };
-        let emc = Arm { emc: Some(100), ..Arm::BARE };
+        let emc = Arm { emc: Some(EmcInsert::OneIn(100)), ..Arm::BARE };
         let mut report = AutopilotReport {
             port: PortNo(1),
             queue: 0,

@@ -80,6 +80,7 @@ pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: OffsetDateTime) -> String {
         received(&mut out, pmd, tsc_hz, seconds);
         sent(&mut out, pmd, seconds);
         distributor(&mut out, pmd);
+        emc_policy(&mut out, pmd);
         composed(&mut out, pmd);
         governor(&mut out, pmd, tsc_hz);
         if let Some((used, entries)) = pmd.emc {
@@ -178,6 +179,17 @@ fn distributor(out: &mut String, pmd: &PmdFigures) {
     }
 }
 
+/// What the policy for recirculated packets kept out of the exact match cache, if anything.
+fn emc_policy(out: &mut String, pmd: &PmdFigures) {
+    let c = &pmd.counters;
+    for (label, counter) in [("EMC bypassed:", Counter::EmcBypassed), ("EMC not inserted:", Counter::EmcPenalised)] {
+        if c[counter] != 0 {
+            let share = percent(c[counter], c[Counter::Passes]);
+            let _ = writeln!(out, "  {label:<20}{:>12}  ({share:5.1} % of passes)", c[counter]);
+        }
+    }
+}
+
 /// The passes that composed entries answered, if any. They are megaflow hits, and counted there too.
 fn composed(out: &mut String, pmd: &PmdFigures) {
     let (hits, passes) = (pmd.counters[Counter::ComposedHits], pmd.counters[Counter::Passes]);
@@ -232,6 +244,12 @@ pub fn stats_show(pmd: &PmdFigures) -> String {
     }
     if let Some((used, entries)) = pmd.emc {
         let _ = writeln!(out, "  emc entries: {used} ({:.2}% full)", percent(used, entries));
+    }
+    // As in the distributor's patch: its own lines, behind OVS's.
+    let answers = [Counter::DistributorHits, Counter::DistributorMisses, Counter::DistributorWrong].map(|n| c[n]);
+    if answers.iter().any(|n| *n != 0) {
+        let [hits, misses, wrong] = answers;
+        let _ = writeln!(out, "  cd hits: {hits}\n  cd misses: {misses}\n  cd wrong answers: {wrong}");
     }
     out
 }
@@ -331,6 +349,16 @@ pmd thread numa_id 0 core_id 1:
   - misses:                  99000  (  5.5 %)
   - wrong answers:            1000  (  0.1 %)
   Composed hits:            900000  ( 25.0 % of passes)
+";
+        assert_eq!(perf_show(&pmd, 2_402_000_000, OffsetDateTime::UNIX_EPOCH).strip_prefix(&before), Some(expected));
+        let stats = stats_show(&pmd);
+        let last = "  cd hits: 1700000\n  cd misses: 99000\n  cd wrong answers: 1000\n";
+        assert_eq!(stats.strip_suffix(last), Some(&stats_show(&busy())[..]));
+        pmd = busy();
+        pmd.counters[Counter::EmcBypassed] = 899_854;
+        pmd.counters[Counter::EmcPenalised] = 12;
+        let expected = "  EMC bypassed:             899854  ( 25.0 % of passes)
+  EMC not inserted:             12  (  0.0 % of passes)
 ";
         assert_eq!(perf_show(&pmd, 2_402_000_000, OffsetDateTime::UNIX_EPOCH).strip_prefix(&before), Some(expected));
     }
