@@ -57,13 +57,8 @@ impl Arm {
                 Level::Auto if smc => &[false][..],
                 level => choices(level),
             };
-            let distributor = asked.iter().flat_map(|asked| match (asked, settings.distributor_table) {
-                (false, _) => vec![None],
-                (true, Some(table)) => vec![Some(table)],
-                // Beside another cache its tables differ by too little.
-                (true, None) if smc || emc.is_some() => vec![Some(DistributorTable::Own)],
-                (true, None) => DistributorTable::ALL.map(Some).to_vec(),
-            });
+            let table = settings.distributor_table.unwrap_or(DistributorTable::Own);
+            let distributor = asked.iter().map(|asked| asked.then_some(table));
             let emc_recirc = settings.emc_recirc.unwrap_or(EmcRecirc::Always);
             arms.extend(distributor.map(|distributor| Arm { emc, emc_recirc, smc, distributor }));
         }
@@ -71,6 +66,15 @@ impl Arm {
         arms.sort_by_key(|arm| {
             [arm.smc, arm.emc.is_some(), arm.distributor.is_some()].iter().filter(|on| **on).count() != 1
         });
+        if settings.distributor_table.is_none() {
+            // Beside another cache the tables differ by too little. At the end, where they move no other arm's number.
+            let is_alone = |arm: &&Arm| arm.distributor.is_some() && arm.emc.is_none() && !arm.smc;
+            let alone: Vec<Arm> = arms.iter().filter(is_alone).copied().collect();
+            let others = [DistributorTable::Ht, DistributorTable::Vbf].map(Some);
+            arms.extend(
+                others.iter().flat_map(|&distributor| alone.iter().map(move |arm| Arm { distributor, ..*arm })),
+            );
+        }
         if settings.emc_recirc.is_none() {
             let is_usual = |n| settings.emc_insert_inv_prob != InsertInvProb::Auto || n == INV_PROBS[0];
             let policies: Vec<Arm> = arms
@@ -155,13 +159,13 @@ mod tests {
                 "EMC 1/100",
                 "EMC",
                 "distributor",
-                "distributor (ht)",
-                "distributor (vbf)",
                 "EMC 1/100 + SMC",
                 "EMC + SMC",
                 "EMC 1/100 + distributor",
                 "EMC + distributor",
                 "subtables alone",
+                "distributor (ht)",
+                "distributor (vbf)",
                 "EMC 1/100 (threshold)",
                 "EMC 1/100 (random)",
                 "EMC 1/100 (rss)",
@@ -172,7 +176,7 @@ mod tests {
         );
         assert_eq!(names(&Settings { emc: Level::On, emc_recirc: Some(EmcRecirc::Rss), ..auto }).len(), 6);
         let never = Settings { emc: Level::On, emc_insert_inv_prob: InsertInvProb::OneIn(0), ..auto };
-        assert_eq!(names(&never), ["SMC", "distributor", "distributor (ht)", "distributor (vbf)", "subtables alone"]);
+        assert_eq!(names(&never), ["SMC", "distributor", "subtables alone", "distributor (ht)", "distributor (vbf)"]);
         let own = Settings { distributor_table: Some(DistributorTable::Own), ..never };
         assert_eq!(names(&own), ["SMC", "distributor", "subtables alone"]);
         let adaptive = Settings { emc: Level::On, emc_insert_inv_prob: InsertInvProb::Adaptive, ..Settings::BARE };

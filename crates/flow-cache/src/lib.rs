@@ -62,5 +62,6 @@ pub use emc::{Emc, EmcUsage};
 pub use record::{FlowVerdict, Mask, Megaflow};
 pub use smc::Smc;
 pub use stage::{Hits, LookupBatch, LookupStage, key_hash, key_hashes};
-pub use subtables::{SubtableSearch, Subtables};
+pub use subtables::Subtables;
 pub use table::{FlowDeleted, FlowView, Installed, MegaflowTable, NOTICES_MAX, PmdSide, ufid};
+pub use tuple_space::SubtableSearch;

@@ -7,7 +7,7 @@
 
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
-use crate::tuple_space::TupleSpace;
+use crate::tuple_space::{SubtableSearch, TupleSpace};
 use crate::{FlowCounters, FlowDeleted, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -25,22 +25,6 @@ const RANK_SOON_MS: u64 = 50;
 /// Trie nodes of 2 KiB that one PMD's pruning may use. Senders can make arbitrary prefixes; beyond the limit pruning
 /// gets coarser.
 const NODES_MAX: usize = 8192;
-
-/// How subtables are searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SubtableSearch {
-    /// Whether subtables that cannot match are skipped, where there are many. Without, all are asked in turn, as in
-    /// Open vSwitch.
-    pub prunes: bool,
-    /// Whether those with the most recent hits are asked first. Without, they stay in the order in which they came.
-    pub ranks: bool,
-}
-
-impl Default for SubtableSearch {
-    fn default() -> Self {
-        SubtableSearch { prunes: true, ranks: true }
-    }
-}
 
 /// One PMD's megaflow subtables.
 #[derive(Debug)]
@@ -91,7 +75,7 @@ impl Subtables {
     /// Changes how the subtables are searched. The results are the same.
     pub fn set_search(&mut self, search: SubtableSearch) {
         self.search = search;
-        self.tables.iter_mut().for_each(|table| table.set_pruning(search.prunes));
+        self.tables.iter_mut().for_each(|table| table.set_search(search));
     }
 
     /// As [`Subtables::new`], with `nodes` trie nodes for pruning.
@@ -125,7 +109,7 @@ impl Subtables {
     pub fn insert(&mut self, key: &PacketKey, flow: &Megaflow) -> bool {
         let word = table_word(key);
         let at = *self.by_word.entry(word).or_insert_with(|| {
-            self.tables.push(TupleSpace::new(word, self.search.prunes));
+            self.tables.push(TupleSpace::new(word, self.search));
             self.tables.len() - 1
         });
         let quota = self.prunes.then_some(&mut self.quota);

@@ -33,6 +33,22 @@ const LIST_LATER_MAX: usize = 256;
 /// Subtables left by pruning that are prefetched for a packet; further ones are not.
 const AHEAD: usize = 4;
 
+/// How subtables are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SubtableSearch {
+    /// Whether subtables that cannot match are skipped, where there are many. Without, all are asked in turn, as in
+    /// Open vSwitch.
+    pub prunes: bool,
+    /// Whether those with the most recent hits are asked first. Without, they stay in the order in which they came.
+    pub ranks: bool,
+}
+
+impl Default for SubtableSearch {
+    fn default() -> Self {
+        SubtableSearch { prunes: true, ranks: true }
+    }
+}
+
 /// The subtables of one (in_port, recirc_id).
 #[derive(Debug)]
 pub(crate) struct TupleSpace {
@@ -51,6 +67,8 @@ pub(crate) struct TupleSpace {
     unlisted: Vec<u32>,
     /// With fewer subtables all are asked.
     prune_from: usize,
+    /// Whether those with the most recent hits are asked first.
+    ranks: bool,
 }
 
 /// A mask's address. `MegaflowTable` keeps one copy of each mask, so equal masks have one address.
@@ -73,7 +91,7 @@ pub(crate) struct Removed {
 
 impl TupleSpace {
     /// Without subtables.
-    pub fn new(word: u64, prunes: bool) -> Self {
+    pub fn new(word: u64, search: SubtableSearch) -> Self {
         TupleSpace {
             word,
             subtables: Vec::new(),
@@ -82,13 +100,14 @@ impl TupleSpace {
             by_mask: HashMap::new(),
             pruning: None,
             unlisted: Vec::new(),
-            prune_from: prune_from(prunes),
+            prune_from: prune_from(search.prunes),
+            ranks: search.ranks,
         }
     }
 
-    /// Whether lookups skip subtables that cannot match.
-    pub fn set_pruning(&mut self, prunes: bool) {
-        self.prune_from = prune_from(prunes);
+    /// Changes how it is searched.
+    pub fn set_search(&mut self, search: SubtableSearch) {
+        (self.prune_from, self.ranks) = (prune_from(search.prunes), search.ranks);
     }
 
     /// Whether it has no subtables.
@@ -120,9 +139,9 @@ impl TupleSpace {
             self.subtables.push(None);
             self.subtables.len() as u32 - 1
         });
-        // Behind the subtables with recent hits, in front of those without. Ranking follows soon.
+        // Behind the subtables with recent hits, in front of those without. Ranking follows soon, if it does.
         let in_use = |place: &u32| self.subtables[*place as usize].as_ref().is_some_and(|s| s.hits != 0);
-        let rank = self.ranking.partition_point(in_use);
+        let rank = if self.ranks { self.ranking.partition_point(in_use) } else { self.ranking.len() };
         self.ranking.insert(rank, place);
         if may_list && self.by_mask.len() >= UNLISTED {
             self.pruning.get_or_insert_default().list(place, &mask.whole);
