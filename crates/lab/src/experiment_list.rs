@@ -2,7 +2,8 @@
 
 use crate::experiment::Experiment;
 use crate::experiments::{
-    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, storm, subtables, tunnel,
+    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, skew, storm, subtables,
+    throughput, tunnel,
 };
 use crate::files;
 use crate::record::Record;
@@ -12,8 +13,10 @@ use std::path::Path;
 /// All experiments, in the order of the report.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &subtables::Subtables,
+    &skew::Skew,
     &autopilot::Autopilot,
     &caches::Caches,
+    &throughput::Throughput,
     &recirc::Recirc,
     &scale::Scale,
     &rules::Rules,

@@ -10,6 +10,7 @@ mod attack;
 mod command;
 mod core_distance;
 mod cores;
+mod emc_model;
 mod experiment;
 mod experiment_list;
 mod experiments;
@@ -35,6 +36,7 @@ mod stat;
 mod svg;
 mod switch;
 mod text;
+mod verdict;
 mod verdicts;
 
 pub use command::{LabArgs, run};

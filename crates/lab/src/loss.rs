@@ -3,6 +3,7 @@
 use crate::grid;
 use crate::record::{Point, Table};
 use crate::text;
+use crate::verdict;
 
 /// A point at which Sluice loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Loss {
     pub what: String,
 }
 
-/// Smaller differences are no loss; nor are those as small as between two measurements of one setting.
-const TIE: f64 = 0.03;
+/// Smaller differences are no loss.
+const TIE: f64 = verdict::MARGIN;
 
 /// Points at which a setting costs more than the best of the others, by a figure of which less is better.
 pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Vec<Loss> {
@@ -22,11 +23,12 @@ pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Ve
         let median = |arm: &str| point.figure(arm, figure).map(|stat| stat.median);
         let (own, theirs) = (median(ours)?, others.iter().filter_map(|arm| Some((median(arm)?, *arm))));
         let (least, best) = theirs.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let noise = point.same_twice.as_ref().map_or(0.0, |twice| (twice.max - twice.min) / 2.0);
-        (own > least * (1.0 + TIE.max(noise))).then(|| Loss {
+        // Too noisy a point decides nothing, and is not passed over in silence either.
+        let undecided = if verdict::spread(point.same_twice.as_ref()) > TIE { "undecided: " } else { "" };
+        (own > least * (1.0 + TIE)).then(|| Loss {
             at: grid::name_of(&point.at),
             what: format!(
-                "{ours}: {} {figure}, {best}: {} ({:.2} times)",
+                "{undecided}{ours}: {} {figure}, {best}: {} ({:.2} times)",
                 text::number(own),
                 text::number(least),
                 own / least
@@ -36,8 +38,8 @@ pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Ve
     points.iter().filter_map(loss).collect()
 }
 
-/// The rows of a table of verdicts that say "no" in the column `verdict`: the columns `at` say where, `what` what.
-pub fn denied(table: &Table, verdict: &str, at: &[&str], what: &[&str]) -> Vec<Loss> {
+/// The rows of a table of verdicts that say "no" in the column `column_of_verdict`: the columns `at` say where, `what` what.
+pub fn denied(table: &Table, column_of_verdict: &str, at: &[&str], what: &[&str]) -> Vec<Loss> {
     let column = |name: &str| table.columns.iter().position(|column| column == name);
     let named = |row: &[String], names: &[&str]| {
         let cell = |name: &&str| {
@@ -46,7 +48,8 @@ pub fn denied(table: &Table, verdict: &str, at: &[&str], what: &[&str]) -> Vec<L
         };
         names.iter().filter_map(cell).collect::<Vec<_>>().join(", ")
     };
-    let is_denied = |row: &&Vec<String>| column(verdict).and_then(|i| row.get(i)).is_some_and(|cell| cell == "no");
+    let is_denied =
+        |row: &&Vec<String>| column(column_of_verdict).and_then(|i| row.get(i)).is_some_and(|cell| cell == "no");
     table.rows.iter().filter(is_denied).map(|row| Loss { at: named(row, at), what: named(row, what) }).collect()
 }
 
@@ -74,13 +77,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_point_is_lost_by_more_than_the_noise() {
+    fn a_point_is_lost_by_more_than_a_tie() {
         let even = [1.0, 1.0];
         let lost = |point| behind(&[point], "auto", &["search", "emc"], CYCLES);
         assert_eq!(lost(point(110.0, 100.0, even))[0].what, "auto: 110 cycles, emc: 100 (1.10 times)");
         assert_eq!(lost(point(110.0, 100.0, even))[0].at, "1k flows");
         assert!(lost(point(102.0, 100.0, even)).is_empty(), "a tie");
-        assert!(lost(point(110.0, 100.0, [0.85, 1.15])).is_empty(), "the same setting differs by as much");
+        let noisy = lost(point(110.0, 100.0, [0.85, 1.15]));
+        assert_eq!(noisy[0].what, "undecided: auto: 110 cycles, emc: 100 (1.10 times)");
         assert!(lost(point(90.0, 100.0, even)).is_empty());
     }
 

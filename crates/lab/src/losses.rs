@@ -55,6 +55,18 @@ const END: &str = "<!-- end of losses -->";
 /// # Errors
 /// If a record or the README cannot be read or written.
 pub fn collect(dir: &Path) -> Result<String> {
+    let list = list(dir)?;
+    let readme = dir.join("README.md");
+    if let Ok(text) = std::fs::read_to_string(&readme)
+        && let Some(text) = replaced(&text, &list)
+    {
+        files::put(&readme, &text)?;
+    }
+    Ok(list)
+}
+
+/// The list by the reports below a directory.
+fn list(dir: &Path) -> Result<String> {
     let mut below: Vec<_> = std::fs::read_dir(dir)
         .with_context(|| format!("{}: cannot be read", dir.display()))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()).filter(|path| path.is_dir()))
@@ -64,14 +76,7 @@ pub fn collect(dir: &Path) -> Result<String> {
     for dir in &below {
         records.extend(read_all(dir)?);
     }
-    let list = text::table(&table(&latest(records)));
-    let readme = dir.join("README.md");
-    if let Ok(text) = std::fs::read_to_string(&readme)
-        && let Some(text) = replaced(&text, &list)
-    {
-        files::put(&readme, &text)?;
-    }
-    Ok(list)
+    Ok(text::table(&table(&latest(records))))
 }
 
 /// Of each experiment the last whole run; the last there is, if none is whole.
@@ -118,6 +123,15 @@ mod tests {
             findings: Findings { points, ..Findings::default() },
             noise: Vec::new(),
         }
+    }
+
+    /// What the README of the results says is what the records beside it say by today's criteria.
+    #[test]
+    fn the_committed_list_is_that_of_the_committed_records() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let list = list(&results).unwrap();
+        let readme = std::fs::read_to_string(results.join("README.md")).unwrap();
+        assert!(readme.contains(&format!("{BEGIN}{list}{END}")), "run `sluice lab losses --out docs/results`:\n{list}");
     }
 
     #[test]

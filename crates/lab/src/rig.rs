@@ -39,6 +39,21 @@ impl Workload {
         }
     }
 
+    /// Membership's test: `subtables` subtables of `rules` rules each, and a flow for each rule.
+    pub fn rules_a_subtable(subtables: u16, rules: u32) -> Workload {
+        Workload {
+            rules: crate::rules::many_a_subtable(subtables, rules),
+            rule_of: |flow| flow.src ^ flow.dst,
+            ..Workload::subtables(u64::from(subtables) * u64::from(rules), subtables)
+        }
+    }
+
+    /// The same packets of other flows: which comes next, as a profile's key `choice` says.
+    pub fn chosen(mut self, choice: &str) -> Workload {
+        self.profile.push(("choice", choice.to_owned()));
+        self
+    }
+
     /// One rule for all.
     pub fn one_rule(flows: u64, rule: &str) -> Workload {
         Workload {
@@ -82,6 +97,8 @@ pub struct Rig {
 
 /// Turns of the loop in a slice: 2048 packets, about 0.1 ms.
 pub const TURNS: usize = 64;
+/// Milliseconds of the clock that pass with a slice while caches warm.
+const MS_A_SLICE: u64 = 20;
 /// Packets in a turn.
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
@@ -111,8 +128,9 @@ impl Rig {
     /// # Errors
     /// If an answer is wrong.
     pub fn check(&mut self, packets: u64, settings: &Settings) -> Result<()> {
-        for _ in 0..packets.div_ceil(TURNS as u64 * BATCH) {
-            self.assembly.datapath().run_turns(TURNS, 0);
+        for turn in 0..packets.div_ceil(TURNS as u64 * BATCH) {
+            // Subtables are ranked by the clock.
+            self.assembly.datapath().run_turns(TURNS, turn * MS_A_SLICE);
             self.assembly.datapath().service_caches();
         }
         let all = self.assembly.datapath().totals();
@@ -185,8 +203,20 @@ pub type PortOptions<'a> = (&'static str, &'a [(&'static str, String)]);
 /// # Errors
 /// If rules or options are wrong, or memory is short.
 pub fn switch(settings: Settings, is_profiled: bool, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
+    switch_of(Config { settings, profile: is_profiled, ..Config::default() }, rules, ports)
+}
+
+/// The same with so many PMDs, which take turns, too.
+///
+/// # Errors
+/// As [`switch`].
+pub fn switch_with_pmds(settings: Settings, pmds: usize, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
+    switch_of(Config { settings, cores: vec![0; pmds], ..Config::default() }, rules, ports)
+}
+
+fn switch_of(config: Config, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
     // Always the same seed, so that runs repeat.
-    let config = Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() };
+    let config = Config { seed: Some(1), ..config };
     let mut assembly = Assembly::new(config, Pools::default())?;
     assembly.create_bridge(&Bridge::new(BRIDGE), 0)?;
     for (number, (kind, options)) in (1..).zip(ports) {
@@ -268,6 +298,8 @@ impl Sample {
             (SMC_SHARE, share(Counter::SmcHits)),
             (MEGAFLOW_SHARE, share(Counter::MegaflowHits)),
             (DISTRIBUTOR_SHARE, share(Counter::DistributorHits)),
+            (DISTRIBUTOR_WRONG, share(Counter::DistributorWrong)),
+            (EMC_BYPASSED, share(Counter::EmcBypassed)),
             (PROBES, if hits == 0 { 0.0 } else { counted[Counter::SubtableProbes] as f64 / hits as f64 }),
             (EMC_USED, emc_used as f64),
             (COMPOSED_SHARE, share(Counter::ComposedHits)),
@@ -293,6 +325,10 @@ pub const SMC_SHARE: &str = "smc_percent";
 pub const MEGAFLOW_SHARE: &str = "megaflow_percent";
 /// Passes that the distributor leads to their subtable at once, percent; they count among the subtables' too.
 pub const DISTRIBUTOR_SHARE: &str = "distributor_percent";
+/// Passes that the distributor leads to a subtable that is not theirs, percent.
+pub const DISTRIBUTOR_WRONG: &str = "distributor_wrong_percent";
+/// Passes that a policy kept away from the exact match cache, percent.
+pub const EMC_BYPASSED: &str = "emc_bypassed_percent";
 /// Passes that a composed entry answers, percent; they count among the subtables' too.
 pub const COMPOSED_SHARE: &str = "composed_percent";
 /// Subtables probed a megaflow hit.

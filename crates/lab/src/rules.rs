@@ -20,6 +20,19 @@ pub fn subtables(n: u16) -> String {
     (1..=n).map(|i| if n <= BY_SEED { by_seed(i, n) } else { by_lengths(i, n) } + "\n").collect()
 }
 
+/// The rules of [`subtables`] up to 25, each of them once for each of `rules` destinations from 10.0.0.0 on: as many
+/// rules to a subtable.
+pub fn many_a_subtable(subtables: u16, rules: u32) -> String {
+    let rule = |i: u16, n: u32| {
+        let (src, dst) = (Ipv4Addr::from(subtable_source(i, subtables)), Ipv4Addr::from(FIRST_DST + n));
+        format!("{},nw_src={src}/{},nw_dst={dst},actions=output:2\n", protocol(i), 7 + i)
+    };
+    (1..=subtables.min(BY_SEED)).flat_map(|i| (0..rules).map(move |n| rule(i, n))).collect()
+}
+
+/// The first destination of generated flows.
+const FIRST_DST: u32 = 0x0a00_0000;
+
 fn protocol(i: u16) -> &'static str {
     if i == 1 { "tcp" } else { "udp" }
 }
@@ -58,6 +71,13 @@ mod tests {
         let lines: Vec<&str> = rules.lines().collect();
         assert_eq!(lines[0], "tcp,nw_src=1.0.0.0/8,actions=output:2");
         assert_eq!(lines[19], "udp,nw_src=20.0.0.0/27,actions=output:2");
+    }
+
+    #[test]
+    fn a_subtable_may_have_many_rules() {
+        let rules = many_a_subtable(20, 100);
+        assert_eq!(rules.lines().count(), 2000);
+        assert_eq!(rules.lines().last(), Some("udp,nw_src=20.0.0.0/27,nw_dst=10.0.0.99,actions=output:2"));
     }
 
     #[test]

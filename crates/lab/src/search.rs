@@ -7,6 +7,8 @@ use crate::text::number;
 use crate::{command, files, noise, report, switch, text};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use sluice_datapath::Settings;
+use sluice_fate::{Counter, Snapshot};
 use sluice_trafficgen::search::{self, Config, Search, TrialKind};
 use sluice_trafficgen::{External, Generator, LaneFigures, OverPorts, Plan, Trial, TrialFigures};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,9 @@ pub struct SearchArgs {
     /// Rules of the switch in this process (ovs-ofctl syntax); default: the ports of a pair send to each other
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ports", "program"])]
     rules: Option<PathBuf>,
+    /// A setting of the lookup in the switch in this process, as sluice/set takes it, such as emc=off
+    #[arg(long = "set", value_name = "SETTING=VALUE", conflicts_with_all = ["ports", "program"])]
+    settings: Vec<String>,
     /// A switch elsewhere: the generator's own ports, such as af_packet:veth0,af_packet:veth1, in the profile's order
     #[arg(long, value_name = "TYPE:DEVICE,…", value_delimiter = ',', conflicts_with = "program")]
     ports: Vec<String>,
@@ -73,6 +78,9 @@ struct State {
     search: Search,
     /// What each trial gave, by lane.
     lanes: Vec<Vec<LaneFigures>>,
+    /// What the caches answered in each trial; empty if the switch is elsewhere.
+    #[serde(default)]
+    pmd: Vec<String>,
     /// Latencies of the last trial that was a validation: from, to, packets.
     latencies: Vec<(u64, u64, u64)>,
 }
@@ -102,7 +110,13 @@ pub fn run(args: &SearchArgs) -> Result<()> {
     ensure!(search::is_length(args.warmup), "warmup = {}: expected seconds up to a week, 0 for none", args.warmup);
     files::make_dir(&args.out)?;
     let kept = args.out.join("search-state.json");
-    let mut state = State { profile: text, search: Search::new(config)?, lanes: Vec::new(), latencies: Vec::new() };
+    let mut state = State {
+        profile: text,
+        search: Search::new(config)?,
+        lanes: Vec::new(),
+        pmd: Vec::new(),
+        latencies: Vec::new(),
+    };
     if args.resume {
         state = resumed(&kept, state)?;
     }
@@ -111,7 +125,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
     let steal = noise::CpuTime::now();
     let done = {
         let mut generator = Under::new(args, &plan)?;
-        trials(&mut state, &mut *generator.generator, args, &kept, &stop)
+        trials(&mut state, &mut generator, args, &kept, &stop)
     };
     let stolen = noise::CpuTime::now().steal_percent_since(steal);
     let mut record = Record {
@@ -154,21 +168,21 @@ fn resumed(path: &Path, fresh: State) -> Result<State> {
 /// A generator, and the switch in this process if that is what it sends through.
 struct Under {
     generator: Box<dyn Generator>,
-    _switch: Option<switch::Running>,
+    switch: Option<switch::Running>,
 }
 
 impl Under {
     fn new(args: &SearchArgs, plan: &Plan) -> Result<Under> {
         if !args.program.is_empty() {
-            return Ok(Under { generator: Box::new(External { command: args.program.clone() }), _switch: None });
+            return Ok(Under { generator: Box::new(External { command: args.program.clone() }), switch: None });
         }
         if args.ports.is_empty() {
             let rules = match &args.rules {
                 Some(path) => std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?,
                 None => switch::pairs(plan.ports),
             };
-            let (generator, switch) = switch::start(plan, &rules)?;
-            return Ok(Under { generator: Box::new(generator), _switch: Some(switch) });
+            let (generator, switch) = switch::start_with(plan, &rules, settings(&args.settings)?)?;
+            return Ok(Under { generator: Box::new(generator), switch: Some(switch) });
         }
         if args.ports.len() != plan.ports {
             bail!("--ports has {} ports: expected {}, as the profile has pairs", args.ports.len(), plan.ports);
@@ -176,7 +190,7 @@ impl Under {
         let mut pools = sluice_port::Pools::default();
         let ports = args.ports.iter().map(|port| switch::open(port, plan, &mut pools)).collect::<Result<Vec<_>>>()?;
         let pool = pools.of_size(plan.longest())?;
-        Ok(Under { generator: Box::new(OverPorts::new(plan, ports, pool)), _switch: None })
+        Ok(Under { generator: Box::new(OverPorts::new(plan, ports, pool)), switch: None })
     }
 }
 
@@ -189,14 +203,31 @@ fn most_seconds(args: &SearchArgs) -> f64 {
     args.warmup + args.loss.len() as f64 * (halvings * (args.sniff + args.search) + args.validation)
 }
 
+/// The settings told, over the defaults.
+fn settings(told: &[String]) -> Result<Settings> {
+    let mut settings = Settings::default();
+    for one in told {
+        let (key, value) = one.split_once('=').with_context(|| format!("--set {one}: expected SETTING=VALUE"))?;
+        settings.set(key, value).with_context(|| format!("--set {one}"))?;
+    }
+    Ok(settings)
+}
+
+/// What the switch's caches answered in a trial, if it is in this process.
+fn pmd_statistics(before: &Snapshot, after: &Snapshot) -> String {
+    let counted = after.since(before);
+    let share = |counter| 100.0 * counted[counter] as f64 / counted[Counter::Passes].max(1) as f64;
+    format!(
+        "EMC {:.1} %, SMC {:.1} %, megaflows {:.1} %, upcalls {}",
+        share(Counter::EmcHits),
+        share(Counter::SmcHits),
+        share(Counter::MegaflowHits),
+        counted[Counter::Upcalls]
+    )
+}
+
 /// Runs trial after trial, keeping the state after each.
-fn trials(
-    state: &mut State,
-    generator: &mut dyn Generator,
-    args: &SearchArgs,
-    kept: &Path,
-    stop: &AtomicBool,
-) -> Result<()> {
+fn trials(state: &mut State, under: &mut Under, args: &SearchArgs, kept: &Path, stop: &AtomicBool) -> Result<()> {
     let progress = Progress::on_stderr();
     progress.say(&format!("a search of {} at most: {}", text::span(most_seconds(args)), BISECTION));
     progress.show(state.search.progress());
@@ -204,14 +235,17 @@ fn trials(
     while let Some(next) = state.search.next_trial() {
         if !is_warm {
             is_warm = true;
-            warm_up(generator, args, stop, &progress)?;
+            warm_up(&mut *under.generator, args, stop, &progress)?;
         }
         let trial =
             Trial { rate_pps: next.rate_pps, duration: Duration::from_secs_f64(next.duration_s), is_warmup: false };
-        let figures = generator.run(&trial, stop);
+        let before = under.switch.as_ref().map(switch::Running::totals);
+        let figures = under.generator.run(&trial, stop);
         ensure!(!stop.load(Relaxed), STOPPED);
+        let after = under.switch.as_ref().map(switch::Running::totals);
         let figures = figures.context("the trials so far are kept; --resume goes on from there")?;
         take(state, &next, figures);
+        state.pmd.push(before.zip(after).map_or(String::new(), |(before, after)| pmd_statistics(&before, &after)));
         files::put_json(kept, state)?;
         progress.say(&line(state));
         progress.show(state.search.progress());
@@ -269,6 +303,7 @@ fn row(state: &State, i: usize) -> Vec<String> {
         if record.passed { "passed" } else { "failed" }.to_owned(),
         latency,
         format!("{} out of order, {} astray", sum(|l| l.out_of_order), sum(|l| l.astray)),
+        state.pmd.get(i).cloned().unwrap_or_default(),
     ]
 }
 
@@ -312,7 +347,7 @@ fn lanes_table(state: &State) -> Option<Table> {
 }
 
 fn findings(state: &State) -> Findings {
-    let heads = ["trial", "limit", "rate", "length", "lost", "loss", "verdict", "p50/p99/p99.9/max", "order"];
+    let heads = ["trial", "limit", "rate", "length", "lost", "loss", "verdict", "p50/p99/p99.9/max", "order", "PMD"];
     let mut tables = vec![answers(state)];
     tables.extend(lanes_table(state));
     tables.push(Table {

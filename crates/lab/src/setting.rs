@@ -14,8 +14,33 @@ pub struct Setting {
     pub keys: &'static [(&'static str, &'static str)],
 }
 
-/// Subtables alone: what every other setting is compared with.
+/// Subtables alone, those skipped that cannot match: what every other setting is compared with.
 pub const SEARCH: Setting = Setting { name: "search", keys: &[] };
+/// Every subtable asked in turn, ranked: the search of the seeds' Open vSwitch.
+pub const PLAIN: Setting = Setting { name: "plain search", keys: &[("subtable-pruning", "off")] };
+/// The same in the order in which the subtables came.
+pub const UNRANKED: Setting =
+    Setting { name: "unranked search", keys: &[("subtable-pruning", "off"), ("subtable-ranking", "off")] };
+/// The distributor with a plain search behind it, as in the seed.
+pub const SEEDS_DISTRIBUTOR: Setting = Setting {
+    name: "distributor",
+    keys: &[("subtable-pruning", "off"), ("distributor", "on"), ("distributor-table", "own")],
+};
+/// The same without ranking.
+pub const UNRANKED_DISTRIBUTOR: Setting = Setting {
+    name: "distributor, unranked",
+    keys: &[
+        ("subtable-pruning", "off"),
+        ("subtable-ranking", "off"),
+        ("distributor", "on"),
+        ("distributor-table", "own"),
+    ],
+};
+/// The autopilot with nothing to choose but whether the distributor is asked, and with which table.
+pub const AUTO_DISTRIBUTOR: Setting = Setting {
+    name: "auto distributor",
+    keys: &[("subtable-pruning", "off"), ("distributor", "auto"), ("distributor-table", "auto")],
+};
 /// The exact match cache alone, one in a hundred misses inserted, as in Open vSwitch.
 pub const EMC: Setting = Setting { name: "emc", keys: &[("emc", "on"), ("emc-insert-inv-prob", "100")] };
 /// The exact match cache alone, every miss inserted.
@@ -28,10 +53,17 @@ pub const BOTH: Setting =
 /// What the switch does unless told otherwise.
 pub const AUTO: Setting = Setting {
     name: "auto",
-    keys: &[("emc", "auto"), ("smc", "auto"), ("distributor", "auto"), ("emc-insert-inv-prob", "auto")],
+    keys: &[
+        ("emc", "auto"),
+        ("smc", "auto"),
+        ("distributor", "auto"),
+        ("distributor-table", "auto"),
+        ("emc-insert-inv-prob", "auto"),
+    ],
 };
 
-/// The distributor alone: every table it runs on, with every kind of vectors.
+/// The distributor alone, in front of a plain search as in the seed: every table it runs on, each with room for a million
+/// flows. Of one table's settings only the vectors of the distributor differ.
 pub const DISTRIBUTORS: [Setting; 9] = [
     Setting { name: "own scalar", keys: &distributor("own", "scalar") },
     Setting { name: "own avx2", keys: &distributor("own", "avx2") },
@@ -44,8 +76,14 @@ pub const DISTRIBUTORS: [Setting; 9] = [
     Setting { name: "vbf avx512", keys: &distributor("vbf", "avx512") },
 ];
 
-const fn distributor(table: &'static str, vector: &'static str) -> [(&'static str, &'static str); 3] {
-    [("distributor", "on"), ("distributor-table", table), ("vector", vector)]
+const fn distributor(table: &'static str, vector: &'static str) -> [(&'static str, &'static str); 5] {
+    [
+        ("subtable-pruning", "off"),
+        ("distributor", "on"),
+        ("distributor-table", table),
+        ("distributor-entries", "1048576"),
+        ("distributor-vector", vector),
+    ]
 }
 
 impl Setting {
@@ -98,7 +136,8 @@ mod tests {
 
     #[test]
     fn every_setting_can_be_set_where_the_processor_has_it() {
-        for setting in [SEARCH, EMC, EMC_ALWAYS, SMC, BOTH, AUTO].into_iter().chain(DISTRIBUTORS) {
+        let more = [PLAIN, UNRANKED, SEEDS_DISTRIBUTOR, UNRANKED_DISTRIBUTOR, AUTO_DISTRIBUTOR];
+        for setting in [SEARCH, EMC, EMC_ALWAYS, SMC, BOTH, AUTO].into_iter().chain(more).chain(DISTRIBUTORS) {
             match setting.settings() {
                 Ok(_) => {}
                 Err(SettingError::Vector(_)) => assert!(setting.name.contains("avx"), "{}", setting.name),

@@ -3,7 +3,7 @@
 use crate::cores;
 use crate::rig::rules_from;
 use anyhow::{Context, Result, anyhow};
-use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
+use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget, Settings};
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::Ofproto;
@@ -41,9 +41,17 @@ const MEGAFLOWS: u32 = 1 << 19;
 /// # Errors
 /// If the rules are wrong, or there is no memory or thread.
 pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
+    start_with(plan, rules, Settings::default())
+}
+
+/// The same with these settings of the lookup.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(plan: &Plan, rules: &str, settings: Settings) -> Result<(InProcess, Running)> {
     let pool: Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
     let (generator, ports) = InProcess::new(plan, &pool);
-    Ok((generator, run(ports, rules)?))
+    Ok((generator, run_with(ports, rules, settings)?))
 }
 
 /// Starts a switch with `rules` and those ports, numbered from 1, that does what `sluice run` does unless told
@@ -52,10 +60,15 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
 /// # Errors
 /// As [`start`].
 pub fn run(ports: Ports, rules: &str) -> Result<Running> {
+    run_with(ports, rules, Settings::default())
+}
+
+fn run_with(ports: Ports, rules: &str, settings: Settings) -> Result<Running> {
     // The last core, where the fewest interrupts are.
     let core = cores::last();
     let config = Config {
         cores: vec![core],
+        settings,
         governor: GovernorMode::Auto,
         miss_budget: MissBudget::Auto,
         max_idle_ms: MAX_IDLE_MS,

@@ -9,6 +9,7 @@ use crate::record::{Findings, Point, Table};
 use crate::rig::{CYCLES, Rig, Sample, Workload};
 use crate::stat::Stat;
 use crate::text;
+use crate::verdict::{self, Verdict};
 use anyhow::{Result, anyhow};
 use sluice_datapath::{Arm, EmcRecirc, Settings};
 use std::time::Duration;
@@ -23,7 +24,7 @@ const AUTO: &str = "autopilot";
 /// The number of the arm that was the best, among [`arms`].
 const ARM: &str = "arm";
 
-/// What the autopilot must reach of the best arm, less what two runs of the best arm differ by.
+/// What the autopilot must reach of the best arm.
 const WANTED: f64 = 0.97;
 
 /// Packets of each flow that warm the caches in the earlier run, and how many they are at least and at most.
@@ -66,9 +67,11 @@ impl Experiment for Autopilot {
                 format!(
                     "The best arm is that of an earlier run of each arm. Repetitions are interleaved: best arm, \
                      autopilot, best arm. Reached: the median over pairs of best arm's cycles by autopilot's. It passes at \
-                     {WANTED} less the spread, which is half the distance between the largest and the smallest ratio of \
-                     the best arm's two."
+                     {WANTED}. The spread is half the distance between the largest and the smallest ratio of the best \
+                     arm's two; a point with a spread over {} is undecided and counts as neither.",
+                    verdict::MARGIN
                 ),
+                verdict::counted(points.iter().filter_map(verdict_of)),
             ],
             points,
         })
@@ -132,11 +135,15 @@ fn reached(point: &Point) -> Option<Stat> {
     Stat::of(best.samples.iter().zip(&auto.samples).map(|(best, auto)| best / auto).collect())
 }
 
+fn verdict_of(point: &Point) -> Option<Verdict> {
+    Some(Verdict::of(reached(point)?.median, WANTED, verdict::spread(point.same_twice.as_ref())))
+}
+
 fn verdicts(points: &[Point]) -> Table {
     let columns = ["flows", "subtables", "best arm", "its cycles", "autopilot's cycles", "reached", "spread", "passes"];
     let row = |point: &Point| {
         let reached = reached(point)?;
-        let spread = point.same_twice.as_ref().map_or(0.0, |twice| (twice.max - twice.min) / 2.0);
+        let spread = verdict::spread(point.same_twice.as_ref());
         let arm = arms()[point.figure(BEST, ARM)?.median as usize];
         Some(vec![
             text::count(point.at("flows")),
@@ -146,7 +153,7 @@ fn verdicts(points: &[Point]) -> Table {
             text::stat(point.figure(AUTO, CYCLES)),
             format!("{:.3} ({:.3}–{:.3})", reached.median, reached.min, reached.max),
             format!("{spread:.3}"),
-            if reached.median >= WANTED - spread { "yes" } else { "no" }.to_owned(),
+            verdict_of(point)?.to_string(),
         ])
     };
     Table {
@@ -162,7 +169,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn pairs_are_compared_and_the_spread_is_allowed_for() {
+    fn pairs_are_compared_and_noise_decides_nothing() {
         let arm = |name: &str, samples: &[f64]| crate::record::Arm {
             name: name.to_owned(),
             figures: BTreeMap::from([
@@ -177,9 +184,9 @@ mod tests {
             same_twice: Stat::of(twice.to_vec()),
             steal_percent: 0.0,
         };
-        let rows = verdicts(&[point(&[1.0, 1.0]), point(&[0.97, 1.03])]).rows;
+        let rows = verdicts(&[point(&[1.0, 1.0]), point(&[0.96, 1.04])]).rows;
         assert_eq!(rows[0][5..], ["0.952 (0.950–0.952)", "0.000", "no"]);
-        assert_eq!(rows[1][6..], ["0.030", "yes"]);
+        assert_eq!(rows[1][6..], ["0.040", "undecided"]);
         assert_eq!(rows[0][..3], ["1k", "20", "SMC"]);
     }
 }

@@ -8,7 +8,7 @@ use crate::loss::{Loss, behind};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::{CYCLES, EMC_SHARE, EMC_USED, MEGAFLOW_SHARE, SMC_SHARE, Workload};
 use crate::setting::{self, Setting};
-use crate::text;
+use crate::{emc_model, text};
 use anyhow::Result;
 
 /// The experiment.
@@ -169,11 +169,14 @@ fn occupancy_table(points: &[Point]) -> Table {
             format!("{:.0}", always(EMC_USED)),
             format!("{:.0}", model(p.at("flows"))),
             format!("{:.2} %", always(EMC_SHARE)),
+            emc_model::random(p.at("flows")).map_or("–".to_owned(), |share| format!("{share:.2} %")),
         ]
     };
     Table {
         title: "The exact match cache, every miss inserted".to_owned(),
-        columns: ["flows", "entries in use", "8192·tanh(n/8192)", "hits"].map(str::to_owned).to_vec(),
+        columns: ["flows", "entries in use", "8192·tanh(n/8192)", "hits", "hits by Open vSwitch's two places, counted"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: over_flows(points, 1.0).iter().map(row).collect(),
     }
 }

@@ -11,8 +11,10 @@ pub mod profile;
 pub mod recirc;
 pub mod rules;
 pub mod scale;
+pub mod skew;
 pub mod storm;
 pub mod subtables;
+pub mod throughput;
 pub mod tunnel;
 
 use crate::record::{Axis, Chart, Figure, Point, Series, Table};

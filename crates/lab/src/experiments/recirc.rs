@@ -7,7 +7,7 @@ use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
 use crate::loss::{Loss, behind};
 use crate::record::{Axis, Figure, Findings, Point, Table};
-use crate::rig::{self, CYCLES, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
+use crate::rig::{self, CYCLES, EMC_BYPASSED, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
 use crate::setting::Setting;
 use crate::text;
 use anyhow::{Result, ensure};
@@ -30,8 +30,23 @@ table=1,ct_state=+new+trk,ip,in_port=2,actions=drop
 table=1,ct_state=+est+trk,ip,in_port=2,actions=output:1
 ";
 
+/// The same with three recirculations: two more zones, as where a logical router stands between two logical switches.
+const RULES_OF_THREE: &str = "\
+table=0,priority=1,actions=drop
+table=0,priority=10,arp,actions=NORMAL
+table=0,priority=100,ct_state=-trk,ip,actions=ct(table=1)
+table=1,ct_state=+new+trk,ip,in_port=1,actions=ct(commit),ct(zone=1,table=2)
+table=1,ct_state=+est+trk,ip,actions=ct(zone=1,table=2)
+table=1,ct_state=+new+trk,ip,in_port=2,actions=drop
+table=2,ct_state=+new+trk,ip,in_port=1,actions=ct(commit,zone=1),ct(zone=2,table=3)
+table=2,ct_state=+est+trk,ip,actions=ct(zone=2,table=3)
+table=3,ct_state=+new+trk,ip,in_port=1,actions=ct(commit,zone=2),output:2
+table=3,ct_state=+est+trk,ip,in_port=1,actions=output:2
+table=3,ct_state=+est+trk,ip,in_port=2,actions=output:1
+";
+
 /// A policy with the exact match cache alone before the subtables, filled as in Open vSwitch.
-const fn policy(name: &'static str, keys: &'static [(&'static str, &'static str); 3]) -> Setting {
+const fn policy(name: &'static str, keys: &'static [(&'static str, &'static str)]) -> Setting {
     Setting { name, keys }
 }
 
@@ -39,11 +54,16 @@ const EMC: (&str, &str) = ("emc", "on");
 const ONE_IN_100: (&str, &str) = ("emc-insert-inv-prob", "100");
 
 /// The policies for packets that recirculate.
-const POLICIES: [Setting; 4] = [
+const POLICIES: [Setting; 9] = [
     policy("always", &[EMC, ONE_IN_100, ("emc-recirc", "always")]),
     policy("threshold", &[EMC, ONE_IN_100, ("emc-recirc", "threshold")]),
     policy("random", &[EMC, ONE_IN_100, ("emc-recirc", "random")]),
     policy("rss", &[EMC, ONE_IN_100, ("emc-recirc", "rss")]),
+    policy("penalty", &[EMC, ONE_IN_100, ("emc-recirc", "penalty")]),
+    policy("random, every pass", &[EMC, ONE_IN_100, ("emc-recirc", "random-all")]),
+    policy("rss, every pass", &[EMC, ONE_IN_100, ("emc-recirc", "rss-all")]),
+    policy("adaptive insertion", &[EMC, ("emc-insert-inv-prob", "adaptive"), ("emc-recirc", "always")]),
+    policy("threshold 75 %", &[EMC, ONE_IN_100, ("emc-recirc", "threshold"), ("emc-recirc-threshold", "75")]),
 ];
 /// What the switch does by itself, but for composed entries.
 const AUTO: Setting = Setting {
@@ -68,8 +88,12 @@ const DEFAULT: Setting = Setting {
         ("composed", "auto"),
     ],
 };
-const SETTINGS: [Setting; 7] =
-    [POLICIES[0], POLICIES[1], POLICIES[2], POLICIES[3], crate::setting::SEARCH, AUTO, DEFAULT];
+const SETTINGS: [Setting; 12] = {
+    let p = POLICIES;
+    [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], crate::setting::SEARCH, AUTO, DEFAULT]
+};
+/// PMDs, one for each side, as in the patch: so each exact match cache holds the flows of one side.
+const PMDS: usize = 2;
 
 /// The patch's own table: streams, and for the original and with the patch the rate at each side, Mpps, and EMC
 /// entries.
@@ -103,8 +127,11 @@ impl Experiment for Recirc {
 
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let connections: &[f64] = lab.size.pick(&[4e3, 30e3], &[100.0, 1e3, 2e3, 3e3, 4e3, 10e3, 30e3, 100e3, 1e6]);
+        let of_three: &[f64] = lab.size.pick(&[4e3], &[1e3, 2e3, 4e3, 10e3, 30e3]);
+        let places = connections.iter().map(|n| (*n, 1.0)).chain(of_three.iter().map(|n| (*n, 3.0)));
+        let places = places.map(|(flows, times)| place([(FLOWS, flows), (RECIRCULATIONS, times)]));
         let grid = Grid {
-            places: connections.iter().map(|n| place([(FLOWS, *n)])).collect(),
+            places: places.collect(),
             arms: names().into_iter().map(str::to_owned).collect(),
             set_up: &set_up,
             figure: MPPS,
@@ -113,7 +140,8 @@ impl Experiment for Recirc {
         };
         let points = grid.run(lab);
         let tables = vec![
-            table_of("Mpps, both sides together: median (least–most)", &points, &[FLOWS], &names(), MPPS),
+            table_of("Mpps at each side: median (least–most)", &points, AT, &names(), MPPS),
+            table_of("Passes kept away from the exact match cache, percent", &points, AT, &names(), EMC_BYPASSED),
             entries_table(&points),
             beside_the_seed(&points),
             verdicts(&points),
@@ -130,6 +158,9 @@ impl Experiment for Recirc {
 
 /// What the patch calls streams: each establishes one connection.
 const FLOWS: &str = "flows";
+/// How often each packet is recirculated.
+const RECIRCULATIONS: &str = "recirculations";
+const AT: &[&str] = &[FLOWS, RECIRCULATIONS];
 
 fn names() -> Vec<&'static str> {
     SETTINGS.iter().map(|setting| setting.name).collect()
@@ -137,9 +168,10 @@ fn names() -> Vec<&'static str> {
 
 fn notes() -> Vec<String> {
     [
-        "Two generator ports and one PMD in the caller's thread: port 1 sends UDP of 60 bytes from 10.10.10.10 to as many \
-         addresses as there are flows, port 2 the answers, any stream next. Rates by the time-stamp counter, generators \
-         included; median of interleaved repetitions, each the median of slices of 64 turns of the loop.",
+        "Two generator ports and a PMD for each, as in the patch, which take turns in the caller's thread: port 1 sends UDP \
+         of 60 bytes from 10.10.10.10 to as many addresses as there are flows, port 2 the answers, any stream next. So \
+         each exact match cache has 8192 entries for the flows of one side, in each of their passes. Rates of one PMD, \
+         that is, of one side, by the time-stamp counter, generators included; median of interleaved repetitions, each the median of slices of 64 turns of the loop.",
         "Answers were checked before timing: every stream has its connection and no packet more than one, every packet of an \
          established connection was sent, each rule has carried as many packets as were sent by it.",
         "The policies have the exact match cache alone in front of the subtables, one in a hundred misses inserted, and no \
@@ -153,10 +185,11 @@ fn notes() -> Vec<String> {
 /// The firewall with its traffic.
 struct Firewall {
     assembly: Assembly,
+    recirculations: u64,
 }
 
 impl Firewall {
-    fn new(streams: u64, settings: Settings) -> Result<Firewall> {
+    fn new(streams: u64, recirculations: u64, settings: Settings) -> Result<Firewall> {
         let (client, servers) = ("10.10.10.10".to_owned(), servers(streams));
         let profile = |src: &str, dst: &str, seed: u64| {
             let keys = [("src", src), ("dst", dst), ("sport", "63"), ("dport", "63")];
@@ -166,51 +199,66 @@ impl Firewall {
             profile
         };
         let (there, back) = (profile(&client, &servers, 1), profile(&servers, &client, 2));
-        let assembly = rig::switch(settings, false, RULES, &[("generator", &there), ("generator", &back)])?;
-        Ok(Firewall { assembly })
+        let rules = if recirculations == 1 { RULES } else { RULES_OF_THREE };
+        let ports: [rig::PortOptions<'_>; 2] = [("generator", &there), ("generator", &back)];
+        let assembly = rig::switch_with_pmds(settings, PMDS, rules, &ports)?;
+        Ok(Firewall { assembly, recirculations })
     }
 
-    /// Lets every stream have its connection, warms the caches, and checks the answers.
-    fn check(&self, streams: u64) -> Result<()> {
+    /// Lets every stream have its connection, warms the caches with `warm` packets, and checks the answers.
+    fn check(&self, streams: u64, warm: u64) -> Result<()> {
         let turns = |packets: u64| packets.div_ceil(TURNS as u64 * 2 * 32);
         let conntrack = self.assembly.datapath().conntrack();
         // Streams are drawn with equal chances: all have come after about n·ln n packets a side.
         let enough = streams as f64 * (streams as f64).ln() * 8.0 + 1e6;
         for _ in 0..turns(enough as u64) {
-            if u64::from(conntrack.connections()) == streams {
+            if u64::from(conntrack.connections()) == streams * self.recirculations {
                 break;
             }
             self.assembly.datapath().run_turns(TURNS, 0);
         }
         ensure!(
-            u64::from(conntrack.connections()) == streams,
-            "{} connections of {streams} streams",
-            conntrack.connections()
+            u64::from(conntrack.connections()) == streams * self.recirculations,
+            "{} connections of {streams} streams in {} zones",
+            conntrack.connections(),
+            self.recirculations
         );
         let before = self.assembly.datapath().totals();
-        let packets = (streams * PACKETS_A_CONNECTION).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end());
-        for _ in 0..turns(packets) {
+        for _ in 0..turns(warm) {
             self.assembly.datapath().run_turns(TURNS, 0);
         }
         let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow::anyhow!("packets are not conserved: {unbalanced:?}"))?;
         let since = all.since(&before);
         ensure!(
-            since[Counter::Received] == since[Counter::Sent] && since[Counter::Passes] == 2 * since[Counter::Received],
+            since[Counter::Received] == since[Counter::Sent]
+                && since[Counter::Passes] == (1 + self.recirculations) * since[Counter::Received],
             "of {} packets of established connections {} were sent, in {} passes",
             since[Counter::Received],
             since[Counter::Sent],
             since[Counter::Passes]
         );
-        // The first table's rule has carried every packet, those of the second together as many.
+        // The first table's rule has carried every packet, and each pass is one rule's.
         let carried = rig::carried(&self.assembly)?;
         let sum: u64 = carried.iter().sum();
         ensure!(
-            carried.contains(&all[Counter::Received]) && sum == 2 * all[Counter::Received],
-            "the rules have carried {carried:?} packets, {} in each table were received",
-            all[Counter::Received]
+            carried.contains(&all[Counter::Received]) && sum == all[Counter::Passes],
+            "the rules have carried {carried:?} packets, {} were received in {} passes",
+            all[Counter::Received],
+            all[Counter::Passes]
         );
+        let (pmds, idle) = self.pmds();
+        ensure!(pmds == PMDS && idle == 0, "{idle} of {pmds} PMDs have no packets");
         Ok(())
+    }
+}
+
+impl Firewall {
+    /// How many PMDs there are, and how many of them have received nothing.
+    fn pmds(&self) -> (usize, usize) {
+        let mut pmds = self.assembly.datapath().pmds();
+        pmds.retain(|pmd| pmd.core.is_some());
+        (pmds.len(), pmds.iter().filter(|pmd| pmd.counters[Counter::Received] == 0).count())
     }
 }
 
@@ -228,15 +276,16 @@ fn servers(streams: u64) -> String {
 
 fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let streams = at[FLOWS] as u64;
-    let firewall = Firewall::new(streams, SETTINGS[arm].settings()?)?;
-    firewall.check(streams)?;
+    let firewall = Firewall::new(streams, at[RECIRCULATIONS] as u64, SETTINGS[arm].settings()?)?;
+    let warm = (streams * PACKETS_A_CONNECTION).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end());
+    firewall.check(streams, warm)?;
     rig::time(firewall.assembly.datapath(), false, FLOWN);
     Ok(Ready::Subject(Box::new(firewall)))
 }
 
 fn figures(points: &[Point]) -> Vec<Figure> {
-    let all: Vec<&Point> = points.iter().collect();
-    let caption = "Both sides together; error bars from the slowest to the fastest repetition.";
+    let all: Vec<&Point> = points.iter().filter(|point| point.at(RECIRCULATIONS) == 1.0).collect();
+    let caption = "Each side; error bars from the slowest to the fastest repetition.";
     let policies: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
     vec![
         lines_over_flows(&all, &names(), MPPS, Axis::linear("Mpps"), "The firewall, by policy", caption),
@@ -267,9 +316,9 @@ fn entries_table(points: &[Point]) -> Table {
     };
     let row = |point: &Point| {
         let arms = POLICIES.iter().map(|policy| shown(point, policy.name));
-        std::iter::once(text::count(point.at(FLOWS))).chain(arms).collect()
+        AT.iter().map(|name| text::count(point.at(name))).chain(arms).collect()
     };
-    let heads = std::iter::once(FLOWS).chain(POLICIES.iter().map(|policy| policy.name));
+    let heads = AT.iter().copied().chain(POLICIES.iter().map(|policy| policy.name));
     Table {
         title: "EMC entries (% full)".to_owned(),
         columns: heads.map(str::to_owned).collect(),
@@ -283,9 +332,22 @@ fn beside_the_seed(points: &[Point]) -> Table {
     };
     let row = |point: &Point| {
         let (_, theirs) = PATCH.iter().find(|(streams, _)| *streams == point.at(FLOWS))?;
-        let ours = ["always", "threshold"].map(|arm| [ours(point, arm, MPPS, 2), ours(point, arm, EMC_USED, 0)]);
-        let cells = theirs.iter().map(|cell| (*cell).to_owned()).chain(ours.into_iter().flatten());
-        Some(std::iter::once(text::count(point.at(FLOWS))).chain(cells).collect())
+        if point.at(RECIRCULATIONS) != 1.0 {
+            return None;
+        }
+        let [original, before, patched, after] = *theirs;
+        let gain = sides(patched).zip(sides(original)).map(|(after, before)| 100.0 * (after / before - 1.0));
+        let rate = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
+        let ours_gain = rate("threshold").zip(rate("always")).map(|(after, before)| 100.0 * (after / before - 1.0));
+        let percent = |gain: Option<f64>| gain.map_or("n/a".to_owned(), |gain| format!("{gain:+.1} %"));
+        let mut cells = vec![text::count(point.at(FLOWS))];
+        cells.extend([original, before, patched, after].map(str::to_owned));
+        cells.push(percent(gain));
+        for arm in ["always", "threshold"] {
+            cells.extend([ours(point, arm, MPPS, 2), ours(point, arm, EMC_USED, 0)]);
+        }
+        cells.push(percent(ours_gain));
+        Some(cells)
     };
     let heads = [
         FLOWS,
@@ -293,16 +355,24 @@ fn beside_the_seed(points: &[Point]) -> Table {
         "entries",
         "patch: Mpps",
         "entries",
+        "gain of the patch",
         "here, always: Mpps",
         "entries",
         "here, threshold: Mpps",
         "entries",
+        "gain of the threshold",
     ];
     Table {
         title: "Beside the patch (Open vSwitch, 2017, two PMDs and real ports; Mpps at each side)".to_owned(),
         columns: heads.map(str::to_owned).to_vec(),
         rows: points.iter().filter_map(row).collect(),
     }
+}
+
+/// The rates of both sides together, written as two numbers.
+fn sides(text: &str) -> Option<f64> {
+    let (one, other) = text.split_once(", ")?;
+    Some(one.parse::<f64>().ok()? + other.parse::<f64>().ok()?)
 }
 
 /// What the autopilot reached of the best policy.
@@ -319,10 +389,12 @@ fn verdicts(points: &[Point]) -> Table {
         let cycles = |arm: &str| point.figure(arm, CYCLES).map_or("n/a".to_owned(), |s| format!("{:.0}", s.median));
         let best_name = best.map_or("n/a", |(arm, _)| arm).to_owned();
         let (auto, composed) = (AUTO.name, DEFAULT.name);
-        vec![text::count(point.at(FLOWS)), best_name, of(auto), of(composed), cycles(auto), cycles(composed), spread]
+        let [flows, times] = [FLOWS, RECIRCULATIONS].map(|name| text::count(point.at(name)));
+        vec![flows, times, best_name, of(auto), of(composed), cycles(auto), cycles(composed), spread]
     };
     let heads = [
         FLOWS,
+        RECIRCULATIONS,
         "best policy",
         "autopilot to it",
         "composed to it",
@@ -344,7 +416,26 @@ mod tests {
     #[test]
     fn every_setting_gives_the_right_answers() {
         for setting in SETTINGS {
-            Firewall::new(200, setting.settings().unwrap()).unwrap().check(200).unwrap();
+            Firewall::new(200, 1, setting.settings().unwrap()).unwrap().check(200, 50_000).unwrap();
         }
+    }
+
+    #[test]
+    fn three_recirculations_are_four_passes() {
+        for setting in [POLICIES[0], POLICIES[4], DEFAULT] {
+            Firewall::new(100, 3, setting.settings().unwrap()).unwrap().check(100, 50_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_patchs_gain_is_that_of_both_sides() {
+        assert_eq!(sides("2.43, 2.49").map(|sum| (sum * 100.0).round()), Some(492.0));
+        let point = Point {
+            at: place([(FLOWS, 10e3), (RECIRCULATIONS, 1.0)]),
+            arms: Vec::new(),
+            same_twice: None,
+            steal_percent: 0.0,
+        };
+        assert_eq!(beside_the_seed(&[point]).rows[0][5], "+8.0 %");
     }
 }

@@ -1,0 +1,244 @@
+//! The throughput of RFC 2544 by cache setting, flows and frame size: the question of seed 004 as its author asked it.
+
+use crate::cores::Bound;
+use crate::experiment::Experiment;
+use crate::grid::{Grid, Place, Ready, Subject, place};
+use crate::lab::Lab;
+use crate::loss::Loss;
+use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
+use crate::rig::{EMC_SHARE, MEGAFLOW_SHARE, MPPS, SMC_SHARE, Sample};
+use crate::setting::{self, Setting};
+use crate::{switch, text, verdict};
+use anyhow::Result;
+use sluice_datapath::Settings;
+use sluice_fate::Counter;
+use sluice_trafficgen::search::{Config, Search};
+use sluice_trafficgen::{Generator, Plan, Trial};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The experiment.
+pub struct Throughput;
+
+/// The first is the seed's "megaflow": no cache in front of the subtables.
+const SETTINGS: [Setting; 5] = [setting::SEARCH, setting::EMC, setting::SMC, setting::BOTH, setting::AUTO];
+
+const FRAME: &str = "frame";
+/// The seed's flow counts, as far as its text gives them, and powers of ten around them.
+const FLOWS: [f64; 7] = [1.0, 100.0, 200.0, 800.0, 8e3, 100e3, 1e6];
+/// Sizes of frames, checksum included.
+const FRAMES: [f64; 3] = [64.0, 512.0, 1518.0];
+
+/// The most loss. Source: seed 004.
+const LOSS: f64 = 0.000_02;
+/// Where a search begins, and how close passed and failed rate come.
+const MAX_RATE: f64 = 20e6;
+const GRANULARITY: f64 = 0.01;
+/// A warm-up's rate as a share of the highest, and its length in measurements.
+const WARMUP_SHARE: f64 = 0.1;
+const WARMUP: f64 = 4.0;
+
+/// The seed's rules: in port 0, out port 1, and back; no MAC learning.
+const RULES: &str = "in_port=1,actions=output:2\nin_port=2,actions=output:1\n";
+
+impl Experiment for Throughput {
+    fn name(&self) -> &'static str {
+        "throughput"
+    }
+
+    fn about(&self) -> &'static str {
+        "Which rate is carried with at most 0.002 % loss, by cache, flows and frame size?"
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::OffLast
+    }
+
+    fn run(&self, lab: &mut Lab) -> Result<Findings> {
+        let flows: &[f64] = lab.size.pick(&[100.0, 100e3], &FLOWS);
+        let frames: &[f64] = lab.size.pick(&FRAMES[..1], &FRAMES);
+        let places =
+            frames.iter().flat_map(|frame| flows.iter().map(|flows| place([("flows", *flows), (FRAME, *frame)])));
+        let grid = Grid {
+            places: places.collect(),
+            arms: names().into_iter().map(str::to_owned).collect(),
+            set_up: &set_up,
+            figure: MPPS,
+            rounds: [1, 3],
+            span: [Duration::from_millis(100), Duration::from_millis(400)],
+        };
+        let points = grid.run(lab);
+        Ok(Findings {
+            tables: vec![rates(&points), answers(&points), beside_the_seed(&points)],
+            figures: FRAMES.iter().filter_map(|frame| figure(&points, *frame)).collect(),
+            notes: vec![
+                "Each figure is a search of its own through a new switch: a PMD on the last core, the generator on the \
+                 others, packets by the clock into a ring of 2048; a warm-up, then trials until passed and failed rate are \
+                 within 1 %, a validation at the end. The shares are the PMD's statistics of the validation that passed."
+                    .to_owned(),
+                "Rules: in_port=1 to port 2 and back, as in the seed. Flows differ in source and destination address. Where \
+                 the generator cannot send as fast as the switch forwards, the rate is the generator's."
+                    .to_owned(),
+            ],
+            points,
+        })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        let loss = |point: &Point| {
+            let rate = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
+            let auto = rate(setting::AUTO.name)?;
+            let forced = SETTINGS[..4].iter().filter_map(|s| Some((s.name, rate(s.name)?)));
+            let (name, best) = forced.max_by(|a, b| a.1.total_cmp(&b.1))?;
+            (auto < best * (1.0 - verdict::MARGIN)).then(|| Loss {
+                at: crate::grid::name_of(&point.at),
+                what: format!("auto: {auto:.2} Mpps, {name}: {best:.2}"),
+            })
+        };
+        points.iter().filter_map(loss).collect()
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    SETTINGS.iter().map(|setting| setting.name).collect()
+}
+
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
+    let profile = format!(
+        r#"{{"streams": [{{"flows": {}, "frame_size": {}, "rate": 1000000, "frame_type": "generic",
+            "flow_mods": "function:create_flow_mod_object(use_src_ip_flows=True, use_dst_ip_flows=True)",
+            "stream_types": ["teaching_warmup", "measurement"]}}]}}"#,
+        at["flows"], at[FRAME]
+    );
+    let plan = Plan::parse(&profile, Path::new("throughput.json"))?;
+    Ok(Ready::Subject(Box::new(Searched { plan, settings: SETTINGS[arm].settings()? })))
+}
+
+/// A setting whose rate is searched, each time by a new switch: PMDs of several would share a core.
+struct Searched {
+    plan: Plan,
+    settings: Settings,
+}
+
+impl Subject for Searched {
+    fn measure(&mut self, span: Duration) -> Result<Sample> {
+        let (mut generator, switch) = switch::start_with(&self.plan, RULES, self.settings)?;
+        let stop = AtomicBool::new(false);
+        let config = Config {
+            max_rate_pps: MAX_RATE,
+            loss_limits: vec![LOSS],
+            granularity: GRANULARITY,
+            sniff_s: 0.0,
+            search_s: span.as_secs_f64(),
+            validation_s: 2.0 * span.as_secs_f64(),
+            trials_max: 40,
+            ..Config::default()
+        };
+        let warmup = Trial { rate_pps: MAX_RATE * WARMUP_SHARE, duration: span.mul_f64(WARMUP), is_warmup: true };
+        generator.run(&warmup, &stop)?;
+        let mut search = Search::new(config)?;
+        let mut shares = [0.0; 3];
+        while let Some(next) = search.next_trial() {
+            let trial =
+                Trial { rate_pps: next.rate_pps, duration: Duration::from_secs_f64(next.duration_s), is_warmup: false };
+            let before = switch.totals();
+            let outcome = generator.run(&trial, &stop)?.outcome();
+            let counted = switch.totals().since(&before);
+            search.record(outcome);
+            if search.records().last().is_some_and(|record| record.passed) {
+                let passes = counted[Counter::Passes].max(1) as f64;
+                let hits = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits];
+                shares = hits.map(|hits| 100.0 * counted[hits] as f64 / passes);
+            }
+        }
+        let rate = search.answers().first().and_then(|answer| answer.rate_pps).unwrap_or(0.0);
+        let figures = [(MPPS, rate / 1e6), (EMC_SHARE, shares[0]), (SMC_SHARE, shares[1]), (MEGAFLOW_SHARE, shares[2])];
+        Ok(Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+    }
+}
+
+fn rates(points: &[Point]) -> Table {
+    super::table_of("Mpps at most 0.002 % loss: median (least–most)", points, &[FRAME, "flows"], &names(), MPPS)
+}
+
+/// What answered in the last trial that passed.
+fn answers(points: &[Point]) -> Table {
+    let row = |point: &Point| {
+        let cell = |arm: &&str| {
+            let share = |figure| point.figure(arm, figure).map_or(0.0, |stat| stat.median);
+            format!("{:.1} / {:.1} / {:.1}", share(EMC_SHARE), share(SMC_SHARE), share(MEGAFLOW_SHARE))
+        };
+        let at = [FRAME, "flows"].map(|name| text::count(point.at(name)));
+        at.into_iter().chain(names().iter().map(cell)).collect()
+    };
+    Table {
+        title: "EMC / SMC / megaflow hits, percent of the passes".to_owned(),
+        columns: [FRAME, "flows"].into_iter().chain(names()).map(str::to_owned).collect(),
+        rows: points.iter().map(row).collect(),
+    }
+}
+
+fn beside_the_seed(points: &[Point]) -> Table {
+    let at = |flows: f64| points.iter().find(|p| p.at("flows") == flows && p.at(FRAME) == FRAMES[0]);
+    let rate = |point: &Point, setting: &Setting| point.figure(setting.name, MPPS).map(|stat| stat.median);
+    let below = at(100.0).and_then(|p| Some(100.0 * (1.0 - rate(p, &setting::SMC)? / rate(p, &setting::EMC)?)));
+    let best_from = FLOWS.iter().find(|flows| {
+        let smc_leads = |p: &Point| {
+            let smc = rate(p, &setting::SMC)?;
+            Some(smc >= rate(p, &setting::EMC)?.max(rate(p, &setting::SEARCH)?).max(rate(p, &setting::BOTH)?))
+        };
+        at(**flows).and_then(smc_leads).unwrap_or(false)
+    });
+    let rows = [
+        [
+            "SMC alone below EMC alone at 100 flows".to_owned(),
+            "16.5 %".to_owned(),
+            below.map_or("n/a".to_owned(), |below| format!("{below:.1} %")),
+        ],
+        [
+            "SMC alone is the best from".to_owned(),
+            "200 flows on".to_owned(),
+            best_from.map_or("nowhere".to_owned(), |flows| format!("{} flows", text::count(*flows))),
+        ],
+    ];
+    Table {
+        title: "Beside the seed, frames of 64 bytes".to_owned(),
+        columns: ["claim", "seed (Open vSwitch, 2018, two cores)", "here"].map(str::to_owned).to_vec(),
+        rows: rows.map(Vec::from).to_vec(),
+    }
+}
+
+fn figure(points: &[Point], frame: f64) -> Option<Figure> {
+    let here: Vec<&Point> = points.iter().filter(|p| p.at(FRAME) == frame).collect();
+    let line = |arm: &&str| Series {
+        name: (*arm).to_owned(),
+        points: here
+            .iter()
+            .filter_map(|p| p.figure(arm, MPPS).map(|s| [p.at("flows"), s.median, s.min, s.max]))
+            .collect(),
+    };
+    (!here.is_empty()).then(|| Figure {
+        title: format!("Frames of {frame} bytes"),
+        caption: "The highest rate with at most 0.002 % loss.".to_owned(),
+        chart: Chart::Lines {
+            x: Axis::log("flows"),
+            y: Axis::linear("Mpps"),
+            series: names().iter().map(line).collect(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_a_profile() {
+        for (flows, frame) in [(1.0, 64.0), (1e6, 1518.0)] {
+            for arm in 0..SETTINGS.len() {
+                set_up(&place([("flows", flows), (FRAME, frame)]), arm).unwrap();
+            }
+        }
+    }
+}
