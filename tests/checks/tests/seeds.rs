@@ -1,0 +1,162 @@
+//! docs/seeds.md has a place for every item of the five documents: a row with a file, a name in it, and a command.
+
+use sluice_checks::root;
+use std::collections::BTreeSet;
+
+/// Every system, knob, statistic, table and question of the documents, by number.
+const ITEMS: &[(&str, &[&str])] = &[
+    (
+        "000",
+        &[
+            "system",
+            "scalar",
+            "avx2",
+            "size",
+            "hit-share",
+            "adaptive",
+            "statistics",
+            "lookups",
+            "baseline",
+            "rules",
+            "table-avx2",
+            "table-scalar",
+            "table-v2",
+            "profile",
+            "question-skew",
+            "question-8k",
+        ],
+    ),
+    ("001", &["ht", "ht-cache", "vbf", "vectors", "bench", "two-level", "switching", "ranking", "profile", "gain"]),
+    (
+        "002",
+        &[
+            "threshold",
+            "random",
+            "rss",
+            "penalty",
+            "adaptive",
+            "statistics",
+            "rules",
+            "table",
+            "question-three",
+            "question-latency",
+            "question-tunnel",
+        ],
+    ),
+    ("003", &["before", "after", "threshold", "generations", "log", "crr", "rate"]),
+    (
+        "004",
+        &[
+            "search",
+            "profile-format",
+            "generators",
+            "statistics",
+            "sweep",
+            "smc-behind",
+            "question-800",
+            "question-default",
+            "question-dynamic",
+            "profile",
+        ],
+    ),
+];
+
+/// Columns of a row: item, place, command, there, here, difference.
+const COLUMNS: usize = 6;
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rows of items, cell by cell.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let cells = |line| Some(str::strip_prefix(line, "| ")?.strip_suffix(" |")?.split(" | ").collect());
+    text.lines().filter(|line| line.starts_with("| 00")).filter_map(cells).collect()
+}
+
+/// The path and the name of a place.
+fn place(cell: &str) -> Option<(&str, &str)> {
+    let (_, rest) = cell.split_once("](../")?;
+    let (path, rest) = rest.split_once(") `")?;
+    Some((path, rest.strip_suffix('`')?))
+}
+
+/// What is wrong with a row.
+fn faults(row: &[&str], experiments: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    if row.len() != COLUMNS || row.iter().any(|cell| cell.trim().is_empty()) {
+        out.push(format!("{} of {COLUMNS} cells", row.len()));
+        return out;
+    }
+    match place(row[1]) {
+        None => out.push(format!("no place: {}", row[1])),
+        Some((path, name)) => match std::fs::read_to_string(root().join(path)) {
+            Err(error) => out.push(format!("{path}: {error}")),
+            Ok(code) => {
+                let last = name.rsplit("::").next().unwrap_or(name);
+                if !code.contains(last) {
+                    out.push(format!("{path} has no {name}"));
+                }
+            }
+        },
+    }
+    let command = row[2].trim_matches('`');
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let is_known = match words[..] {
+        ["lab", "search", profile, ..] => root().join(profile).exists(),
+        ["lab", name] => experiments.contains(&format!("&{name}::")),
+        ["cargo", "test", "-p", package, ..] => {
+            let name = package.strip_prefix("sluice-").unwrap_or(package);
+            root().join("crates").join(name).join("Cargo.toml").exists()
+        }
+        ["sluice", "ctl", ..] => true,
+        [script] => root().join(script).exists(),
+        _ => false,
+    };
+    if !is_known {
+        out.push(format!("no such command: {command}"));
+    }
+    for cell in row {
+        for link in cell.split("](results/").skip(1) {
+            let path = format!("docs/results/{}", link.split(')').next().unwrap_or_default());
+            if !root().join(&path).exists() {
+                out.push(format!("no such run: {path}"));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn no_item_lacks_a_place() {
+    let text = read("docs/seeds.md");
+    let experiments = read("crates/lab/src/experiment_list.rs");
+    let rows = rows(&text);
+    let have: BTreeSet<String> = rows.iter().map(|row| row[0].to_owned()).collect();
+    assert_eq!(have.len(), rows.len(), "an item has two rows");
+    let want: BTreeSet<String> =
+        ITEMS.iter().flat_map(|(seed, items)| items.iter().map(move |item| format!("{seed}-{item}"))).collect();
+    assert_eq!(have, want);
+    let wrong: Vec<String> = rows
+        .iter()
+        .flat_map(|row| faults(row, &experiments).into_iter().map(|fault| format!("{}: {fault}", row[0])))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_check_sees_what_is_missing() {
+    let experiments = "&subtables::Subtables,";
+    let row = |place: &'static str, command: &'static str, here: &'static str| {
+        faults(&["000-x", place, command, "there", here, "–"], experiments).len()
+    };
+    let good = "[`lib.rs`](../crates/lab/src/lib.rs) `mod`";
+    assert_eq!(row(good, "`lab subtables`", "1.0"), 0);
+    assert_eq!(row("[`lib.rs`](../crates/lab/src/lib.rs) `no_such_name`", "`lab subtables`", "1.0"), 1);
+    assert_eq!(row("[`lib.rs`](../crates/lab/src/none.rs) `mod`", "`lab subtables`", "1.0"), 1);
+    assert_eq!(row("somewhere", "`lab subtable`", "1.0"), 2);
+    assert_eq!(row(good, "`cargo test -p sluice-nothing`", "1.0"), 1);
+    assert_eq!(row(good, "`lab subtables`", "[run](results/none/report.md)"), 1);
+    assert_eq!(row(good, "`lab subtables`", " "), 1);
+    assert_eq!(rows("| item | place |\n| 000-x | a | b |\ntext"), [["000-x", "a", "b"]]);
+}
