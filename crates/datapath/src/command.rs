@@ -10,6 +10,7 @@ use sluice_fate::MemoryCharge;
 use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
 use sluice_packet::VlanLimit;
+use sluice_policer::{EgressPolicer, IngressPolicer};
 use sluice_port::{RxQueue, TxQueue};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -17,11 +18,15 @@ use std::sync::mpsc::Sender;
 /// A command to a PMD, which it runs between two iterations.
 pub(crate) enum PmdCommand {
     /// Poll this queue.
-    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner },
+    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner, policer: Option<Arc<IngressPolicer>> },
     /// Stop polling this queue and return it after all its packets have been sent.
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
     AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
+    /// Let this policer decide what of the port's packets is received.
+    SetIngressPolicer { port: PortNo, policer: Option<Arc<IngressPolicer>> },
+    /// Let this policer decide what is sent to the port.
+    SetEgressPolicer { port: PortNo, policer: Option<Arc<EgressPolicer>> },
     /// Stop polling this port and return its receive queues after all their packets have been sent.
     RemoveRxqs { port: PortNo, into: Sender<Vec<Box<dyn RxQueue>>> },
     /// Forget all queues of this port and return them, so that no PMD closes a device.

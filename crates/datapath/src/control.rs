@@ -12,6 +12,7 @@ use crate::{MissBudget, Settings};
 use sluice_action::{PortNo, Upcall};
 use sluice_fate::Snapshot;
 use sluice_packet::VlanLimit;
+use sluice_policer::{EgressPolicer, IngressPolicer};
 use sluice_port::Port;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub(crate) struct Control {
     /// The main worker first, if there is one; then the PMDs in the order in which they came.
     pub workers: Vec<Worker>,
     pub ports: BTreeMap<PortNo, Box<dyn Port>>,
+    /// What decides how much ports may receive and send, where that is limited.
+    pub ingress_policers: BTreeMap<PortNo, Arc<IngressPolicer>>,
+    pub egress_policers: BTreeMap<PortNo, Arc<EgressPolicer>>,
     /// What their devices said of themselves.
     pub device_statuses: DeviceStatuses,
     /// The cores that PMDs run on while there are any.

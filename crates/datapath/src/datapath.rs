@@ -101,6 +101,8 @@ impl Datapath {
         let control = Control {
             workers: Vec::new(),
             ports: BTreeMap::new(),
+            ingress_policers: BTreeMap::new(),
+            egress_policers: BTreeMap::new(),
             device_statuses: DeviceStatuses::default(),
             cores: config.cores.clone(),
             has_main_worker: config.main_worker,
@@ -326,6 +328,8 @@ impl Datapath {
         let mut control = self.control();
         let port = control.ports.remove(&number).ok_or(DatapathError::NoPort(number))?;
         control.device_statuses.forget(number);
+        control.ingress_policers.remove(&number);
+        control.egress_policers.remove(&number);
         let (into, removed) = mpsc::channel();
         control.post_all(|worker| {
             worker.rxqs().retain(|rxq| rxq.port != number);
@@ -390,6 +394,16 @@ impl Datapath {
         let mut control = self.control();
         let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
         port.set_mac(mac)
+    }
+
+    /// Tells a port whether a queueing discipline is to shape what its kernel device sends.
+    ///
+    /// # Errors
+    /// If there is no such port, or the kernel gives it no socket for that.
+    pub fn set_shaped(&self, number: PortNo, is_shaped: bool) -> std::io::Result<()> {
+        let mut control = self.control();
+        let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
+        port.set_shaped(is_shaped)
     }
 
     /// Deletes the devices that were made for ports and would outlast the process.

@@ -298,8 +298,11 @@ impl Executor {
             // It is for a device that would make the tunnel's header; no port here is one.
             Action::SetTunnel(_) => {}
             Action::Hash { algorithm, basis } => hash(*algorithm, *basis, action_context, context.vlan_limit)?,
-            Action::Set { header: Header::PktMark | Header::SkbPriority, fields } => {
+            Action::Set { header: Header::PktMark, fields } => {
                 fields.iter().for_each(|field| set_in_key(field, action_context.key));
+            }
+            Action::Set { header: Header::SkbPriority, fields } => {
+                action_context.packet.queue = fields.first().map_or(0, queue_of);
             }
             Action::Set { header, fields } => {
                 action_context.edit(action, context.vlan_limit)?;
@@ -433,11 +436,14 @@ fn hash(
     Ok(())
 }
 
-/// Sets a field in a key. Fields of tables only (queue priority) are not in it.
+/// The queue that an action sets; it is set as a whole.
+fn queue_of(field: &MaskedField) -> u32 {
+    let [a, b, c, d, ..] = field.value;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// Sets a field in a key.
 fn set_in_key(field: &MaskedField, key: &mut PacketKey) {
-    if field.span.offset >= layout::PACKET_KEY_SIZE {
-        return;
-    }
     let mut bytes = [0; 16];
     bytes[..field.span.size].copy_from_slice(key.get(field.span));
     let pairs = field.value.iter().zip(&field.mask);

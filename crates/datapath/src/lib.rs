@@ -40,6 +40,7 @@ mod parse;
 mod pmd;
 mod pmd_factory;
 mod pmd_shared;
+mod policing;
 mod progress;
 mod punts;
 mod reassembly;

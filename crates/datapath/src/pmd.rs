@@ -286,8 +286,10 @@ impl Pmd {
         self.shared.take_commands(&mut commands);
         for command in commands.drain(..) {
             match command {
-                PmdCommand::AddRxq { queue, load, tuner } => {
-                    self.rxqs.push(Rxq::new(queue, load, tuner, self.vlan_limit));
+                PmdCommand::AddRxq { queue, load, tuner, policer } => {
+                    let mut rxq = Rxq::new(queue, load, tuner, self.vlan_limit);
+                    rxq.policer = policer;
+                    self.rxqs.push(rxq);
                 }
                 PmdCommand::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
@@ -297,6 +299,11 @@ impl Pmd {
                     }
                 }
                 PmdCommand::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
+                PmdCommand::SetIngressPolicer { port, policer } => {
+                    let of_port = self.rxqs.iter_mut().filter(|rxq| rxq.load.port == port);
+                    of_port.for_each(|rxq| rxq.policer.clone_from(&policer));
+                }
+                PmdCommand::SetEgressPolicer { port, policer } => self.walk.executor.tx.set_policer(port, policer),
                 PmdCommand::RemoveRxqs { port, into } => {
                     let _ = into.send(self.remove_rxqs(port));
                 }

@@ -56,6 +56,9 @@ impl PmdFactory {
         let mut random = splitmix64(&mut control.seed);
         let mut tx = TxPorts::default();
         control.ports.iter_mut().for_each(|(port, queues)| tx.add(*port, queues.tx_queue(number)));
+        for (port, policer) in &control.egress_policers {
+            tx.set_policer(*port, Some(Arc::clone(policer)));
+        }
         let executor = Executor {
             tx,
             tracking: Tracking::new(self.conntrack.clone(), reassembly, random),

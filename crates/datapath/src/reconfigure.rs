@@ -7,8 +7,12 @@ use crate::config::check_settings;
 use crate::control::Control;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, MissBudget, Settings};
+use sluice_action::PortNo;
 use sluice_packet::VlanLimit;
+use sluice_policer::{EgressPolicer, IngressPolicer};
+use sluice_port::Port;
 use sluice_simd::tsc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 
@@ -56,6 +60,30 @@ impl Datapath {
         control.post_all(|_| PmdCommand::SetVlanLimit { vlan_limit, into: into.clone() });
         drop(into);
         control.wait_for(&done, control.workers.len());
+    }
+
+    /// Limits what a port receives; `None`: not any more. A new policer's buckets are full.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn set_ingress_policer(&self, port: PortNo, policer: Option<IngressPolicer>) -> Result<(), DatapathError> {
+        let (mut control, policer) = (self.control(), policer.map(Arc::new));
+        let Control { ports, ingress_policers, .. } = &mut *control;
+        set_policer(ports, ingress_policers, port, policer.as_ref())?;
+        control.post_all(|_| PmdCommand::SetIngressPolicer { port, policer: policer.clone() });
+        Ok(())
+    }
+
+    /// Limits what is sent to a port, likewise.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn set_egress_policer(&self, port: PortNo, policer: Option<Arc<EgressPolicer>>) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        let Control { ports, egress_policers, .. } = &mut *control;
+        set_policer(ports, egress_policers, port, policer.as_ref())?;
+        control.post_all(|_| PmdCommand::SetEgressPolicer { port, policer: policer.clone() });
+        Ok(())
     }
 
     /// Changes what a receive queue's misses may cost.
@@ -106,6 +134,23 @@ impl Datapath {
         }
         all
     }
+}
+
+/// Notes a port's policer for workers and queues to come.
+fn set_policer<T>(
+    ports: &BTreeMap<PortNo, Box<dyn Port>>,
+    policers: &mut BTreeMap<PortNo, Arc<T>>,
+    port: PortNo,
+    policer: Option<&Arc<T>>,
+) -> Result<(), DatapathError> {
+    if !ports.contains_key(&port) {
+        return Err(DatapathError::NoPort(port));
+    }
+    match policer {
+        Some(policer) => policers.insert(port, Arc::clone(policer)),
+        None => policers.remove(&port),
+    };
+    Ok(())
 }
 
 /// Logs how long an idle PMD may sleep, as Open vSwitch does.

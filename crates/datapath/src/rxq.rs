@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::context::Context;
 use crate::load::RxqLoad;
 use crate::misses::MissBucket;
+use crate::policing;
 use crate::progress::Activity;
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::Stage;
@@ -12,6 +13,7 @@ use crate::walk::Walk;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::Metadata;
 use sluice_packet::{BATCH_MAX, VlanLimit};
+use sluice_policer::IngressPolicer;
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub(crate) struct Rxq {
     pub tuner: Tuner,
     pub deficit: Deficit,
     misses: MissBucket,
+    /// What decides how much it may receive, if that is limited.
+    pub policer: Option<Arc<IngressPolicer>>,
     /// What the main worker knows of it; a PMD polls it in any case.
     pub wait: QueueWait,
     /// The fates of its packets since the last publication.
@@ -50,7 +54,7 @@ impl Rxq {
     pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner, vlan_limit: VlanLimit) -> Self {
         let port = Metadata::of_port(load.port.0).with_vlan_limit(vlan_limit);
         let (deficit, misses, tally) = (Deficit::default(), MissBucket::default(), Tally::default());
-        Rxq { queue, load, port, tuner, deficit, misses, wait: QueueWait::Ready, tally }
+        Rxq { queue, load, port, tuner, deficit, misses, policer: None, wait: QueueWait::Ready, tally }
     }
 
     /// Reads no more tags of its packets from now on.
@@ -74,6 +78,9 @@ impl Rxq {
             context.clock.start();
             let received = self.tally[Counter::Received];
             self.queue.poll(batch.packets, context.buffers, &mut self.tally);
+            if let Some(policer) = &self.policer {
+                policing::receive(policer, batch.packets, context.buffers, &mut self.tally);
+            }
             let n = batch.packets.len();
             if n == 0 {
                 if self.tally[Counter::Received] == received {

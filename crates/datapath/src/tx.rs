@@ -6,10 +6,13 @@
 //! goes to the ports in that order when the last pass is done.
 
 use crate::context::Context;
+use crate::policing;
 use sluice_action::PortNo;
 use sluice_fate::{Counter, DropReason};
 use sluice_packet::{Packet, PacketBatch};
+use sluice_policer::EgressPolicer;
 use sluice_port::TxQueue;
+use std::sync::Arc;
 
 /// No slot: the port number is unknown.
 const NOWHERE: u16 = u16::MAX;
@@ -37,6 +40,8 @@ struct Slot {
     port: PortNo,
     queue: Box<dyn TxQueue>,
     batch: PacketBatch,
+    /// What decides how much may be sent, if that is limited.
+    policer: Option<Arc<EgressPolicer>>,
 }
 
 impl TxPorts {
@@ -46,7 +51,7 @@ impl TxPorts {
         if self.by_port.len() <= number {
             self.by_port.resize(number + 1, NOWHERE);
         }
-        let slot = Some(Slot { port, queue, batch: PacketBatch::new() });
+        let slot = Some(Slot { port, queue, batch: PacketBatch::new(), policer: None });
         let at = match self.by_port[number] {
             NOWHERE => self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len()),
             taken => usize::from(taken),
@@ -64,6 +69,13 @@ impl TxPorts {
         let at = self.by_port.get_mut(port.0 as usize).filter(|at| **at != NOWHERE)?;
         let slot = self.slots[usize::from(std::mem::replace(at, NOWHERE))].take();
         slot.map(|slot| slot.queue)
+    }
+
+    /// Lets a policer decide what is sent to a port; `None`: all is.
+    pub fn set_policer(&mut self, port: PortNo, policer: Option<Arc<EgressPolicer>>) {
+        if let Some(slot) = self.slot(port).and_then(|at| self.slots[usize::from(at.0)].as_mut()) {
+            slot.policer = policer;
+        }
     }
 
     /// Where packets for `port` go, if there is such a port.
@@ -92,6 +104,12 @@ impl TxPorts {
         match &mut self.slots[usize::from(slot.0)] {
             Some(to) if to.batch.is_empty() => {
                 context.tally[Counter::TxBatches] += 1;
+                if let Some(policer) = &to.policer {
+                    policing::send(policer, packets, context.buffers, context.tally);
+                    if packets.is_empty() {
+                        return;
+                    }
+                }
                 send(to.port, &mut *to.queue, packets, context);
             }
             _ => packets.drain(..).for_each(|packet| self.push(slot, packet, context)),
@@ -143,6 +161,12 @@ impl Slot {
     fn flush(&mut self, context: &mut Context<'_, '_>) {
         if !self.batch.is_empty() {
             context.tally[Counter::TxBatches] += 1;
+            if let Some(policer) = &self.policer {
+                policing::send(policer, &mut self.batch, context.buffers, context.tally);
+                if self.batch.is_empty() {
+                    return;
+                }
+            }
             send(self.port, &mut *self.queue, &mut self.batch, context);
         }
     }

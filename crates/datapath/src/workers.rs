@@ -226,7 +226,8 @@ impl Control {
         worker.rxqs().push(Arc::clone(load));
         worker.exhausted.store(false, std::sync::atomic::Ordering::Relaxed);
         let tuner = Tuner::new(&self.settings, tsc::now());
-        worker.post(PmdCommand::AddRxq { queue, load: Arc::clone(load), tuner });
+        let policer = self.ingress_policers.get(&load.port).cloned();
+        worker.post(PmdCommand::AddRxq { queue, load: Arc::clone(load), tuner, policer });
         self.deliver();
     }
 

@@ -91,6 +91,10 @@ drop_reasons! {
     TunnelEcn = "tunnel-ecn",
     /// A meter's band dropped it.
     Meter = "meter",
+    /// Beyond what the port that it came by may receive.
+    IngressPolicer = "ingress-policer",
+    /// Beyond what the port that it was to leave by may send.
+    EgressPolicer = "egress-policer",
     /// A fragment held for connection tracking when the port it came from was removed.
     FragmentPurged = "fragment-purged",
 }

@@ -242,7 +242,7 @@ impl Cache {
         let mut frame = self.free.pop().expect("invariant: `top` left one");
         frame.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         frame.truncate(bytes.len());
-        Ok(Packet { frame, rss_hash: packet.rss_hash })
+        Ok(Packet { frame, rss_hash: packet.rss_hash, queue: packet.queue })
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Packet {
     pub frame: Frame,
     /// The hash that the NIC computed, 0 if none. Its key is public, so it never selects a bucket.
     pub rss_hash: u32,
+    /// The queue of the port that sends it, as rules chose it; 0: none. Open vSwitch: `skb_priority`.
+    pub queue: u32,
 }
 
 const _: () = assert!(size_of::<Packet>() == 32);
@@ -18,7 +20,7 @@ impl Packet {
     /// A packet of which only the bytes are known.
     #[inline]
     pub fn new(frame: Frame) -> Self {
-        Packet { frame, rss_hash: 0 }
+        Packet { frame, rss_hash: 0, queue: 0 }
     }
 
     /// Its bytes, from the Ethernet header on.

@@ -135,6 +135,15 @@ pub trait Port: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Tells it whether a queueing discipline is to shape what its kernel device sends. A port that goes past the
+    /// kernel's disciplines sends through them while there is one.
+    ///
+    /// # Errors
+    /// If the kernel gives no socket for that.
+    fn set_shaped(&mut self, _is_shaped: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Requests that could not be met when the port was opened or changed, for the log.
     fn notes(&self) -> &[String] {
         &[]

@@ -13,8 +13,11 @@
 //!
 //! When the device disappears, the port is down; [`Port::service`] opens the device again when one of its name is back.
 
+mod sender;
 #[allow(unsafe_code)]
 mod sys;
+
+pub(crate) use sender::{PacketTx, Sender, SharedSender};
 
 use crate::OptionKey;
 use crate::config::{MAX_QUEUES, Options};
@@ -23,7 +26,7 @@ use crate::offload::{Position, VnetHeader};
 use crate::stats::{self, QueueStats};
 use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use parking_lot::Mutex;
-use sluice_fate::{Counter, DropReason, Tally};
+use sluice_fate::{DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::io;
@@ -33,9 +36,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::DEVICE];
-
-/// How often packets are sent again that the device's queue had no room for.
-const TX_TRIES: usize = 2;
 
 /// A socket that is replaced when its device has come back. The lock is uncontended: the control thread takes it only
 /// then.
@@ -53,7 +53,7 @@ struct PacketPort {
     rings: Vec<Shared<sys::RxRing>>,
     /// By ring, another descriptor of its socket, under a number that stays.
     sockets: Vec<Arc<OwnedFd>>,
-    senders: Vec<Shared<OwnedFd>>,
+    senders: Vec<SharedSender>,
     /// Packets that rings had no room for.
     lost: AtomicU64,
     rx: Vec<Arc<QueueStats>>,
@@ -145,7 +145,7 @@ impl PacketPort {
             *slot.lock() = Some(ring);
         }
         for slot in &self.senders {
-            *slot.lock() = Some(sys::open_sender(index)?);
+            *slot.lock() = Some(Sender::open(index)?);
         }
         self.index = index;
         Ok(())
@@ -172,7 +172,7 @@ impl Port for PacketPort {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
         // If the device has just disappeared, `service` opens the socket when it is back.
-        let sender = Arc::new(Mutex::new(sys::open_sender(self.index).ok()));
+        let sender = Arc::new(Mutex::new(Sender::open(self.index).ok()));
         // Those of workers that are gone are closed.
         self.senders.retain(|sender| Arc::strong_count(sender) > 1);
         self.senders.push(Arc::clone(&sender));
@@ -342,59 +342,8 @@ fn put_tag(frame: &mut Frame, tag: Option<(u16, u16)>) -> bool {
     true
 }
 
-#[derive(Debug)]
-struct PacketTx {
-    sender: Shared<OwnedFd>,
-    mtu: Mtu,
-    stats: Arc<QueueStats>,
-}
-
-impl PacketTx {
-    /// Sends packets from the front of `packets`. Returns how many were sent, and why the next one was not.
-    fn send_all(&self, packets: &[Packet]) -> (usize, Option<DropReason>) {
-        let guard = self.sender.lock();
-        let Some(fd) = guard.as_ref() else { return (0, Some(DropReason::TxNoPort)) };
-        let (mut sent, mut tries) = (0, 0);
-        while sent < packets.len() {
-            match sys::send(fd, packets[sent..].iter().map(Packet::bytes)) {
-                Ok(n) if n > 0 => sent += n,
-                Ok(_) => return (sent, Some(DropReason::TxFull)),
-                Err(e) => match e.raw_os_error() {
-                    // The device's queue is full, perhaps only for a moment.
-                    Some(libc::ENOBUFS | libc::EAGAIN) if tries < TX_TRIES => tries += 1,
-                    Some(libc::EINTR) => {}
-                    Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => return (sent, Some(DropReason::TxNoPort)),
-                    Some(libc::EMSGSIZE) => return (sent, Some(DropReason::TxOversize)),
-                    _ => return (sent, Some(DropReason::TxFull)),
-                },
-            }
-        }
-        (sent, None)
-    }
-}
-
 impl TxQueue for PacketTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let (mut sent, mut bytes, mut at) = (0, 0, 0);
-        while at < batch.len() {
-            let fit = batch[at..].iter().take_while(|packet| self.mtu.admits(packet.bytes())).count();
-            let (gone, refused) = self.send_all(&batch[at..at + fit]);
-            bytes += batch[at..at + gone].iter().map(|packet| packet.frame.len()).sum::<usize>();
-            sent += gone;
-            at += gone;
-            // The kernel refused the next packet, or it was too long to be offered. With a full queue or without a
-            // device the rest would fail, too.
-            let (why, n) = match refused {
-                Some(why @ (DropReason::TxFull | DropReason::TxNoPort)) => (why, batch.len() - at),
-                Some(why) => (why, 1),
-                None if at < batch.len() => (DropReason::TxOversize, 1),
-                None => break,
-            };
-            self.stats.drop_unsent(why, n, tally);
-            at += n;
-        }
-        tally[Counter::Sent] += sent as u64;
-        self.stats.carried(sent, bytes);
-        buffers.give_batch(batch);
+        self.send_batch(batch, buffers, tally);
     }
 }

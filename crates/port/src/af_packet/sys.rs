@@ -225,6 +225,11 @@ pub(super) fn open_sender(device: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Makes what the socket sends from now on have a priority.
+pub(super) fn set_priority(fd: &OwnedFd, priority: u32) -> io::Result<()> {
+    set_at(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority)
+}
+
 /// Sends packets, at most a batch, without waiting. Returns how many the kernel took; an error if it took none.
 pub(super) fn send<'a>(fd: &OwnedFd, packets: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
     let mut parts: ArrayVec<libc::iovec, BATCH_MAX> = packets

@@ -18,17 +18,19 @@ mod ring;
 mod sys;
 
 use crate::OptionKey;
+use crate::af_packet::{PacketTx, Sender, SharedSender};
 use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
-use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use bpf::sys::{Attached, Mode, SocketMap};
 use parking_lot::Mutex;
-use queues::{XdpRx, XdpTx};
+use queues::{Shaped, XdpRx, XdpTx};
 use sluice_mem::{FramePool, FreeFrames, HeapPool};
 use sluice_sync::Versioned;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -81,6 +83,9 @@ struct XdpPort {
     notes: Vec<String>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
+    /// By transmit queue, what sends through the kernel's queueing discipline.
+    senders: Vec<SharedSender>,
+    is_shaped: Arc<AtomicBool>,
 }
 
 /// The place of a queue's socket, which may be replaced.
@@ -134,6 +139,8 @@ fn open_device(options: &Options<'_>, pools: &mut Pools, mode: Option<Mode>) -> 
         notes: Vec::new(),
         rx: (0..n_rxq).map(|_| Arc::default()).collect(),
         tx: Vec::new(),
+        senders: Vec::new(),
+        is_shaped: Arc::default(),
     };
     port.start(index).map_err(|(step, e)| failed(step, e))?;
     port.notes.extend(own_traffic_note(name));
@@ -323,7 +330,14 @@ impl Port for XdpPort {
         self.tx.push(Arc::clone(&stats));
         let pool: Arc<dyn FramePool> = Arc::clone(&self.pool) as _;
         let found = Found::new(&self.slots[pmd % self.slots.len()]);
-        Box::new(XdpTx::new(found, Mtu(self.info.mtu), pool, stats))
+        let index = self.live.as_ref().map(|(index, ..)| *index).filter(|_| self.is_shaped.load(Relaxed));
+        let sender = Arc::new(Mutex::new(index.and_then(|index| Sender::open(index).ok())));
+        // Those of workers that are gone are closed.
+        self.senders.retain(|sender| Arc::strong_count(sender) > 1);
+        self.senders.push(Arc::clone(&sender));
+        let shaped = PacketTx { sender, mtu: Mtu(self.info.mtu), stats: Arc::clone(&stats) };
+        let shaped = Shaped { queue: shaped, is_used: Arc::clone(&self.is_shaped) };
+        Box::new(XdpTx::new(found, Mtu(self.info.mtu), pool, stats, shaped))
     }
 
     fn is_up(&self) -> bool {
@@ -331,8 +345,26 @@ impl Port for XdpPort {
         self.device.index().is_ok_and(|index| Some(index) == bound) && self.device.is_running()
     }
 
+    fn device_status(&self) -> DeviceStatus {
+        self.device.status(&self.info)
+    }
+
+    fn kernel_device(&self) -> Option<&str> {
+        Some(self.device.name())
+    }
+
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn set_shaped(&mut self, is_shaped: bool) -> io::Result<()> {
+        for sender in &self.senders {
+            let index = self.live.as_ref().map(|(index, ..)| *index).filter(|_| is_shaped);
+            *sender.lock() = index.map(Sender::open).transpose()?;
+        }
+        // What was sent before leaves the rings first, or may: the disciplines keep no order among queues anyway.
+        self.is_shaped.store(is_shaped, Relaxed);
+        Ok(())
     }
 
     fn service(&mut self) {
@@ -344,6 +376,7 @@ impl Port for XdpPort {
                 self.slots.iter().for_each(|slot| slot.change(|place| *place = None));
                 // A failure means that the device is still changing; the next try is soon.
                 let _ = index.map(|index| self.start(index));
+                let _ = self.set_shaped(self.is_shaped.load(Relaxed));
             }
         }
         for socket in self.slots.iter().filter_map(|slot| slot.read(Option::clone)) {

@@ -1,12 +1,14 @@
 //! The queues of AF_XDP ports.
 
 use super::{Found, checksum, sys};
+use crate::af_packet::PacketTx;
 use crate::stats::QueueStats;
 use crate::{Mtu, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A receive queue.
 #[derive(Debug)]
@@ -106,11 +108,26 @@ pub(super) struct XdpTx {
     mtu: Mtu,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
+    shaped: Shaped,
+}
+
+/// The way through the kernel's queueing discipline, which the rings of AF_XDP do not take.
+#[derive(Debug)]
+pub(super) struct Shaped {
+    pub queue: PacketTx,
+    /// Whether packets take it.
+    pub is_used: Arc<AtomicBool>,
 }
 
 impl XdpTx {
-    pub(super) fn new(found: Found, mtu: Mtu, pool: Arc<dyn FramePool>, stats: Arc<QueueStats>) -> Self {
-        XdpTx { found, mtu, pool, stats }
+    pub(super) fn new(
+        found: Found,
+        mtu: Mtu,
+        pool: Arc<dyn FramePool>,
+        stats: Arc<QueueStats>,
+        shaped: Shaped,
+    ) -> Self {
+        XdpTx { found, mtu, pool, stats, shaped }
     }
 
     /// Counts a batch without a device to send it.
@@ -123,6 +140,9 @@ impl XdpTx {
 impl TxQueue for XdpTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         buffers.add_pool(&self.pool);
+        if self.shaped.is_used.load(Relaxed) {
+            return self.shaped.queue.send_batch(batch, buffers, tally);
+        }
         let Some(socket) = self.found.socket().cloned() else { return self.without_device(batch, buffers, tally) };
         let mut sender = socket.sender();
         socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));

@@ -23,6 +23,7 @@ struct sluice_packet {
     uint16_t pool;
     uint64_t mbuf;
     uint32_t rss_hash; /* 0 if the device computed none */
+    uint32_t queue;    /* 0 in a received packet */
 };
 
 struct sluice_port_conf {
@@ -89,6 +90,7 @@ static inline void describe(struct rte_mbuf *m, uint16_t pool, struct sluice_pac
     f->pool = pool;
     f->mbuf = (uintptr_t) m;
     f->rss_hash = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
+    f->queue = 0;
 }
 
 static inline struct rte_mbuf *prescribe(const struct sluice_packet *f)

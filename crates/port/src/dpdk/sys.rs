@@ -49,7 +49,7 @@ unsafe extern "C" {
 // `struct sluice_packet` of shim.c is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24);
+    assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24 && offset_of!(Packet, queue) == 28);
 };
 
 /// DPDK's text for an errno.
