@@ -16,6 +16,9 @@ pub trait Backend: Send + Sync {
     /// The datapath's ports, by number.
     fn devices(&self) -> BTreeMap<PortNo, Device>;
 
+    /// The queues of a port, by number, with what they have counted.
+    fn queues(&self, port: PortNo) -> BTreeMap<u32, QueueCounters>;
+
     /// Their addresses alone, by number.
     fn port_macs(&self) -> BTreeMap<PortNo, Mac>;
 
@@ -52,8 +55,19 @@ pub struct Device {
     pub mac: Mac,
     /// What it has counted.
     pub counters: DeviceCounters,
-    /// The numbers of its queues.
-    pub queues: Vec<u32>,
+}
+
+/// What a queue has counted. What it does not count is all ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets dropped.
+    pub tx_errors: u64,
+    /// How long there has been the queue, milliseconds.
+    pub age_ms: Option<u64>,
 }
 
 /// What a port of the datapath has counted since it was opened. What it does not count is all ones.

@@ -62,7 +62,7 @@ mod tls;
 mod tlv_table;
 pub mod unix_socket;
 
-pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
+pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, QueueCounters};
 pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
 pub use service::OpenFlowService;

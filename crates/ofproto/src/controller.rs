@@ -242,6 +242,7 @@ impl Frozen {
             tunnel: Tunnel::of(key),
             registers: key.lines[layout::REGS.line()],
             metadata: key.number(layout::METADATA),
+            queue: 0,
             stack: paused.stack.iter().map(|&(value, n_bytes)| StackValue { value, n_bytes }).collect(),
             was_mpls: false,
             conntracked: paused.conntracked,

@@ -3,7 +3,7 @@
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use sluice_tunnel::TunnelConfig;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The configuration of a port.
@@ -33,6 +33,8 @@ pub struct PortConfig {
     pub no_packet_in: bool,
     /// Longest payload of a frame, bytes. The datapath enforces it.
     pub mtu: u16,
+    /// The DSCP with which the packets of certain queues leave, by queue.
+    pub queue_dscp: BTreeMap<u32, u8>,
     /// Whether the link is up. `bundle` and groups use only such ports.
     pub up: bool,
     /// Its BFD session, if it has one: packets of it are not forwarded.
@@ -127,6 +129,7 @@ impl PortConfig {
             no_receive: false,
             no_packet_in: false,
             mtu: 1500,
+            queue_dscp: BTreeMap::new(),
             up: true,
             bfd: None,
             bfd_down: false,

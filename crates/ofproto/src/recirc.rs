@@ -67,6 +67,8 @@ pub(crate) struct Frozen {
     pub tunnel: Tunnel,
     pub registers: Line,
     pub metadata: u64,
+    /// The packet's queue. Keys of packets lack it, so the state alone tells the next pass.
+    pub queue: u32,
     pub stack: Vec<StackValue>,
     pub was_mpls: bool,
     /// Whether the fields of its connection are valid.
@@ -138,6 +140,7 @@ impl Frozen {
             in_port: OfPort::NONE,
             tunnel: Tunnel::NONE,
             registers: Line::ZERO,
+            queue: 0,
             metadata: 0,
             stack: Vec::new(),
             was_mpls: false,

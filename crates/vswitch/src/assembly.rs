@@ -6,6 +6,7 @@ use crate::error::{Error, PortFailure};
 use crate::numbers::{self, DatapathNumbers, Numbers};
 use crate::pages;
 use crate::ports::PortEntry;
+use crate::qos::QosTable;
 use crate::sources::{Loaded, ParsedSources, SourceKind};
 use parking_lot::Mutex;
 use sluice_datapath::{Config, Datapath};
@@ -31,6 +32,8 @@ pub struct Assembly {
     pub(crate) datapath_numbers: DatapathNumbers,
     /// The datapath ports that serve tunnels.
     pub(crate) backends: Backends,
+    /// What ports may send, as far as it is limited.
+    qos: Arc<QosTable>,
     /// The numbers that each bridge's ports have got or are to get.
     numbers: BTreeMap<String, Numbers>,
     /// What each bridge's tables were loaded with.
@@ -59,6 +62,7 @@ impl Assembly {
             ports: BTreeMap::new(),
             datapath_numbers: DatapathNumbers::default(),
             backends: Backends::default(),
+            qos: Arc::default(),
             numbers: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
@@ -101,6 +105,11 @@ impl Assembly {
     /// The datapath ports that serve tunnels.
     pub fn backends(&self) -> &Backends {
         &self.backends
+    }
+
+    /// What ports may send, as far as it is limited.
+    pub(crate) fn qos(&self) -> &Arc<QosTable> {
+        &self.qos
     }
 
     /// Where relative paths in options of ports start from now on.

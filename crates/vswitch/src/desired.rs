@@ -4,11 +4,13 @@ mod bridge;
 mod bundle;
 mod check;
 mod port;
+mod qos;
 
 pub use bridge::{Bridge, Source, Sources};
 pub use bundle::{Bundle, LacpMember, LacpSettings};
 pub use check::{Invalid, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
+pub use qos::{Qos, Queue};
 
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;

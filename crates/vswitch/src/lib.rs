@@ -9,6 +9,7 @@
 //! | [`backends`] | the datapath ports that serve tunnels |
 //! | [`bfd`] | the BFD sessions of its ports |
 //! | [`bundles`] | its bonds, and LACP on its ports |
+//! | [`qos`] | what ports may receive and send, and by which queues |
 //! | [`sources`] | what tables hold, from text |
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
@@ -31,6 +32,7 @@ mod kernel_routes;
 mod numbers;
 mod pages;
 mod ports;
+mod qos;
 mod revalidator;
 mod sources;
 mod switch;
@@ -41,10 +43,11 @@ pub use bundles::BundleStatus;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
     Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings,
-    PATCH, PMDS_MAX, Port, Source, Sources,
+    PATCH, PMDS_MAX, Port, Qos, Queue, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;
+pub use qos::{QosStatus, QueueCounters, QueueStatus, types as qos_types};
 pub use revalidator::RevalidatorFigures;
 pub use sources::{ParsedSources, SourceKind};
 pub use switch::{Lookups, Outcome, PortStatus, Switch, Usage};

@@ -216,7 +216,9 @@ impl Assembly {
 
     fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
         let joined = self.datapath().add_port_polled(number, opened, &polling(port));
-        joined.map_err(|error| Error::Port { port: port.name.clone(), error })
+        joined.map_err(|error| Error::Port { port: port.name.clone(), error })?;
+        self.set_up_qos(number, port);
+        Ok(())
     }
 
     /// A port could not be opened: it is down, and says why.
@@ -264,17 +266,20 @@ impl Assembly {
 
     fn tell_links(&mut self, links: &BTreeMap<PortNo, bool>) -> bool {
         let ofproto = self.ofproto().clone();
-        let mut changed = false;
+        let mut changed = Vec::new();
         for (name, entry) in &mut self.ports {
             let is_up = entry.number.and_then(|number| links.get(&number).copied());
             let Some(is_up) = is_up.filter(|is_up| *is_up != entry.is_up) else { continue };
-            (entry.is_up, changed) = (is_up, true);
+            entry.is_up = is_up;
+            changed.extend(entry.number);
             tracing::info!("bridge {}: port {name} is {}", entry.bridge, if is_up { "up" } else { "down" });
             if let Err(error) = ofproto.set_port(&entry.bridge, name, |port| port.up = is_up) {
                 tracing::warn!("bridge {}: port {name}: {error}", entry.bridge);
             }
         }
-        changed
+        let has_changed = !changed.is_empty();
+        self.follow_qos(changed);
+        has_changed
     }
 
     /// Makes of a port another one of its type: in place as far as its device can, else the device is closed and opened
@@ -296,7 +301,11 @@ impl Assembly {
             p.bfd.clone_from(&port.bfd);
             p.lacp_down = port.speaks_lacp && (p.lacp_down || !p.lacp);
             p.lacp = port.speaks_lacp;
+            p.queue_dscp = queue_dscp(port);
         })?;
+        if let Some(open) = open {
+            self.change_qos(open, &before, port);
+        }
         if let Some(peer) = port.peer().filter(|_| before.peer() != port.peer()) {
             self.ofproto().set_peer(bridge, &port.name, peer)?;
         }
@@ -413,6 +422,7 @@ impl Assembly {
         }
         self.forget_port(bridge, name)?;
         if let Some(number) = open {
+            self.remove_qos(number);
             self.datapath().del_port(number).map_err(refused)?.delete_device();
         }
         tracing::info!("{bridge}: removed port {name}");
@@ -517,8 +527,14 @@ fn with_settings(config: PortConfig, port: &Port) -> PortConfig {
         bfd_down: port.bfd.is_some(),
         lacp: port.speaks_lacp,
         lacp_down: port.speaks_lacp,
+        queue_dscp: queue_dscp(port),
         ..config
     }
+}
+
+/// The DSCP of its queues as the tables know it.
+fn queue_dscp(port: &Port) -> BTreeMap<u32, u8> {
+    port.qos.as_ref().map_or_else(BTreeMap::new, |qos| qos.dscp())
 }
 
 /// The MTU as the tables know it.

@@ -20,6 +20,7 @@ use crate::bundles::Bundles;
 use crate::desired::{Bridge, DesiredState, Source};
 use crate::error::Error;
 use crate::kernel_routes::KernelRoutes;
+use crate::qos::QosTable;
 use crate::revalidator::{Revalidator, RevalidatorFigures};
 use crate::sources;
 use openflow::AroundOpenFlow;
@@ -50,6 +51,7 @@ pub struct Switch {
     bfd: Bfd,
     bundles: Bundles,
     kernel_routes: Mutex<KernelRoutes>,
+    qos: Arc<QosTable>,
     setup: Mutex<Setup>,
 }
 
@@ -112,8 +114,9 @@ impl Switch {
         openflow.bundle_memory().set_limit(desired.bundle_memory);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
         let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
+        let qos = Arc::clone(setup.assembly.qos());
         let (kernel_routes, setup) = (Mutex::default(), Mutex::new(setup));
-        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, setup };
+        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, setup };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }
@@ -193,8 +196,9 @@ impl Switch {
         self.revalidator.settle();
     }
 
-    /// Deletes the devices of ports that would outlast the process. Otherwise the next process goes on with them.
+    /// Puts devices back as they were, and deletes those of ports that would outlast the process. Otherwise the next process goes on with them.
     pub fn delete_devices(&self) {
+        self.qos.remove_all();
         self.datapath.delete_devices();
     }
 

@@ -3,7 +3,8 @@
 use crate::client::Client;
 use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
 use sluice_connmgr::{
-    Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut, SocketMode,
+    Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut,
+    QueueCounters, SocketMode,
 };
 use sluice_conntrack::Filter;
 use sluice_flow::{Mac, Metadata, PacketKey, extract};
@@ -32,6 +33,8 @@ pub struct FakeSwitch {
     pub revalidations_soon: AtomicUsize,
     /// Which connections were flushed.
     pub flushed: Mutex<Vec<Filter>>,
+    /// The queues of ports.
+    pub queues: Mutex<BTreeMap<PortNo, BTreeMap<u32, QueueCounters>>>,
 }
 
 impl Backend for FakeSwitch {
@@ -41,6 +44,10 @@ impl Backend for FakeSwitch {
 
     fn devices(&self) -> BTreeMap<PortNo, Device> {
         self.devices.lock().unwrap().clone()
+    }
+
+    fn queues(&self, port: PortNo) -> BTreeMap<u32, QueueCounters> {
+        self.queues.lock().unwrap().get(&port).cloned().unwrap_or_default()
     }
 
     fn next_hop_mac(&self, _: Option<PortNo>, _: std::net::Ipv4Addr) -> std::io::Result<Option<Mac>> {
@@ -118,7 +125,7 @@ impl Bench {
             custom: vec![("rx_missed".to_owned(), 7)],
             ..DeviceCounters::default()
         };
-        let device = Device { mac: mac(number), counters, queues: Vec::new() };
+        let device = Device { mac: mac(number), counters };
         self.switch.devices.lock().unwrap().insert(datapath, device);
         self.ofproto.add_port("br0", PortConfig::new(&format!("p{number}"), number, datapath)).unwrap();
     }

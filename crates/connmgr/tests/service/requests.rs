@@ -3,11 +3,13 @@
 use crate::bench::{Bench, DATAPATH_ID, PACKET_MAX, mac};
 use crate::client::{Client, all_flows};
 use sluice_action::{Action, PortNo};
+use sluice_connmgr::QueueCounters;
 use sluice_conntrack::{Filter, TupleFilter};
 use sluice_flow::{FieldId, Match, OfPort, PortNames};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use sluice_openflow::message::connection::{BUNDLE_ATOMIC, BundleAdd, BundleControl, BundleStep};
 use sluice_openflow::message::ct_flush::{CtFlush, CtTuple};
+use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::ports::{PortMod, config};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Error, Message, PacketOut, Version};
@@ -62,6 +64,31 @@ fn rules_are_added_changed_and_deleted() {
         assert_eq!(client.flows(), ["in_port=1 output:1,output:2"], "{version}");
         client.change(FlowCommand::Delete, "");
         assert!(client.flows().is_empty(), "{version}");
+    }
+}
+
+#[test]
+fn queues_are_told_with_what_they_have_counted() {
+    let bench = Bench::new();
+    let counters = |tx_packets| QueueCounters { tx_packets, tx_bytes: 60, tx_errors: 2, age_ms: Some(1500) };
+    let queues = [(0, counters(1)), (5, counters(3))];
+    bench.switch.queues.lock().unwrap().insert(PortNo(12), queues.into());
+    for version in Version::SPOKEN {
+        let mut client = bench.client(version);
+        let mut ask = |port, queue| match client.ask(&Message::StatsRequest(StatsRequest::Queues(port, queue), false)) {
+            Message::StatsReply(StatsReply::Queues(queues), _) => {
+                Ok(queues.iter().map(|q| (q.port.0, q.queue, q.packets, q.errors, q.duration_ns)).collect::<Vec<_>>())
+            }
+            other => Err(other),
+        };
+        let age_ns = if version < Version::V13 { 0 } else { 1_500_000_000 };
+        let expected = [(2, 0, 1, 2, age_ns), (2, 5, 3, 2, age_ns)];
+        assert_eq!(ask(None, QUEUE_ALL).unwrap(), expected, "{version}");
+        assert_eq!(ask(Some(OfPort(2)), 5).unwrap(), expected[1..], "{version}");
+        assert_eq!(ask(Some(OfPort(1)), QUEUE_ALL).unwrap(), [], "{version}");
+        for (port, queue) in [(Some(OfPort(2)), 6), (None, 6), (Some(OfPort(9)), QUEUE_ALL)] {
+            assert!(matches!(ask(port, queue), Err(Message::Error(..))), "{version}: {port:?}, queue {queue}");
+        }
     }
 }
 

@@ -84,6 +84,11 @@ impl Translator<'_> {
         self.flow.set_number(span, old & !mask | value & mask);
     }
 
+    /// Writes the six bits above those of congestion.
+    pub(super) fn write_dscp(&mut self, dscp: u8) {
+        self.write_bits(layout::NW_TOS, 0xfc, u64::from(dscp) << 2);
+    }
+
     fn set_port(&mut self, span: layout::Span, port: u16) {
         if self.is_ip() && self.number(layout::NW_FRAG) & 2 == 0 {
             self.look_at(layout::NW_PROTO, 0xff);

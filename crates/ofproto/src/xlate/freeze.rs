@@ -73,6 +73,7 @@ impl Translator<'_> {
             tunnel: Tunnel::of(&self.flow),
             registers: self.flow.lines[layout::REGS.line()],
             metadata: self.number(layout::METADATA),
+            queue: self.number(layout::SKB_PRIORITY) as u32,
             stack: self.stack.clone(),
             was_mpls: self.was_mpls,
             conntracked: self.conntracked,
@@ -98,6 +99,7 @@ impl Translator<'_> {
         self.say(TraceKind::Thaw, || format!("Resuming from table {}", frozen.table));
         self.thaw_connection(frozen.conntracked);
         frozen.put_metadata(&mut self.flow);
+        self.thaw_queue(frozen.queue);
         self.stack.clone_from(&frozen.stack);
         self.mirrors = frozen.mirrors;
         if !frozen.action_set.is_empty() {
@@ -110,6 +112,15 @@ impl Translator<'_> {
         }
         self.close(section);
         true
+    }
+
+    /// The packet is still in the queue that the pass before put it into.
+    fn thaw_queue(&mut self, queue: u32) {
+        if queue != 0 {
+            for key in [&mut self.flow, &mut self.base, &mut self.original] {
+                key.set_number(layout::SKB_PRIORITY, queue.into());
+            }
+        }
     }
 
     /// Adds the remaining actions of a list to the frozen ones.

@@ -145,13 +145,14 @@ impl<'a> Translator<'a> {
         }
         match &config.attach {
             Attach::Datapath(number) => {
-                let number = *number;
+                let (number, tos) = (*number, self.mark_queue(config));
                 self.commit();
                 let popped = self.tunnel_to_pop(config);
                 if popped.is_none() {
                     self.cut_copy();
                 }
                 self.emit(popped.unwrap_or(Action::Output(number)));
+                self.unmark_queue(tos);
                 self.mirror_sent(config);
             }
             Attach::Patch(_) => {
@@ -167,11 +168,31 @@ impl<'a> Translator<'a> {
                 }
             }
             Attach::Tunnel(tunnel) => {
+                let tos = self.mark_queue(config);
                 self.output_to_tunnel(config.number, tunnel, TunnelOutput { last, truncated });
+                self.unmark_queue(tos);
                 self.mirror_sent(config);
             }
             Attach::Nothing => self.no_output = DropReason::NoLocalPort,
         }
+    }
+
+    /// Gives the packet the DSCP of its queue at a port, for this output only. Returns the type of service that it had,
+    /// if that changed. Source: OVS ofproto/ofproto-dpif-xlate.c, `compose_output_action__`.
+    fn mark_queue(&mut self, config: &PortConfig) -> Option<u64> {
+        if config.queue_dscp.is_empty() {
+            return None;
+        }
+        self.look_at(layout::SKB_PRIORITY, u64::MAX);
+        let queue = self.number(layout::SKB_PRIORITY) as u32;
+        let dscp = config.queue_dscp.get(&queue).filter(|_| self.is_ip())?;
+        let tos = self.number(layout::NW_TOS);
+        self.write_dscp(*dscp);
+        Some(tos)
+    }
+
+    fn unmark_queue(&mut self, tos: Option<u64>) {
+        tos.into_iter().for_each(|tos| self.flow.set_number(layout::NW_TOS, tos));
     }
 
     /// Whether the packet came in by a protected port.

@@ -1,7 +1,9 @@
 //! A port of a bridge.
 
+use super::Qos;
 use sluice_flow::OfPort;
 use sluice_ofproto::{PriorityTags, VlanMode};
+use sluice_policer::PolicingRates;
 use sluice_tunnel::{TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +40,10 @@ pub struct Port {
     pub bfd: Option<Arc<sluice_bfd::Config>>,
     /// Whether LACP is spoken on it, as a bundle says.
     pub speaks_lacp: bool,
+    /// What it may receive.
+    pub policing: PolicingRates,
+    /// What it may send, and by which queues; `None`: all, by one.
+    pub qos: Option<Arc<Qos>>,
     /// Receive queues.
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
@@ -59,6 +65,8 @@ impl Port {
             is_protected: false,
             bfd: None,
             speaks_lacp: false,
+            policing: PolicingRates::default(),
+            qos: None,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -70,11 +78,11 @@ impl Port {
         Port::new(bridge, kind).numbered(OfPort::LOCAL.0)
     }
 
-    /// Whether `other` differs only in what the tables know of a port, so that its device stays open.
+    /// Whether `other` differs only in what the tables know of a port and in its QoS, so that its device stays open.
     pub(crate) fn has_same_device(&self, other: &Port) -> bool {
-        let &Port { priority_tags, is_protected, speaks_lacp, .. } = self;
-        let (vlan, bfd) = (self.vlan.clone(), self.bfd.clone());
-        Port { vlan, priority_tags, is_protected, bfd, speaks_lacp, ..other.clone() } == *self
+        let &Port { priority_tags, is_protected, speaks_lacp, policing, .. } = self;
+        let (vlan, bfd, qos) = (self.vlan.clone(), self.bfd.clone(), self.qos.clone());
+        Port { vlan, priority_tags, is_protected, bfd, speaks_lacp, policing, qos, ..other.clone() } == *self
     }
 
     /// Whether it follows the MTU of its bridge's other ports. Source: OVS ofproto.c, `ofport_is_mtu_overridden`.

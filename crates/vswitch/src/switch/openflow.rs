@@ -2,11 +2,12 @@
 
 use super::Switch;
 use crate::assembly::Assembly;
+use crate::qos::QosTable;
 use crate::revalidator::Revalidator;
 use parking_lot::Mutex;
 use sluice_action::PortNo;
 use sluice_clock::heartbeat::Heartbeat;
-use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
+use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, QueueCounters};
 use sluice_conntrack::Filter;
 use sluice_datapath::{Datapath, PacketIn, PacketIns, PortReport};
 use sluice_fate::DropReason;
@@ -27,11 +28,13 @@ pub(super) struct AroundOpenFlow {
     datapath: Arc<Datapath>,
     pools: Arc<Mutex<Pools>>,
     revalidator: Arc<Revalidator>,
+    qos: Arc<QosTable>,
 }
 
 impl AroundOpenFlow {
     pub fn new(assembly: &Assembly, revalidator: Arc<Revalidator>) -> Self {
-        AroundOpenFlow { datapath: Arc::clone(assembly.datapath()), pools: assembly.pools(), revalidator }
+        let (datapath, qos) = (Arc::clone(assembly.datapath()), Arc::clone(assembly.qos()));
+        AroundOpenFlow { datapath, pools: assembly.pools(), revalidator, qos }
     }
 }
 
@@ -42,6 +45,21 @@ impl Backend for AroundOpenFlow {
 
     fn devices(&self) -> BTreeMap<PortNo, Device> {
         self.datapath.ports().iter().map(|port| (port.number, device(port))).collect()
+    }
+
+    fn queues(&self, port: PortNo) -> BTreeMap<u32, QueueCounters> {
+        let is_dummy = |kind: &str| kind.starts_with("dummy");
+        if self.datapath.port_infos().get(&port).is_some_and(|info| is_dummy(info.kind)) {
+            return [(0, DUMMY_QUEUE)].into();
+        }
+        let now_ms = self.now_ms();
+        let queue = |counters: crate::qos::QueueCounters| QueueCounters {
+            tx_packets: counters.tx_packets,
+            tx_bytes: counters.tx_bytes,
+            tx_errors: counters.tx_errors,
+            age_ms: Some(now_ms.saturating_sub(counters.created_ms)),
+        };
+        self.qos.counters(port).into_iter().map(|(number, counters)| (number, queue(counters))).collect()
     }
 
     fn port_macs(&self) -> BTreeMap<PortNo, Mac> {
@@ -90,20 +108,26 @@ fn device(port: &PortReport) -> Device {
         tx_packets: stats.tx_packets,
         rx_bytes: stats.rx_bytes,
         tx_bytes: stats.tx_bytes,
-        rx_dropped: stats.rx_dropped,
+        rx_dropped: stats.rx_dropped + port.fates.dropped(DropReason::IngressPolicer),
         tx_dropped: stats.tx_dropped,
         rx_errors: stats.rx_errors,
         tx_errors: stats.tx_errors,
         custom: custom(port),
     };
-    let plain = Device { mac: Mac(port.info.mac), counters, queues: Vec::new() };
+    let plain = Device { mac: Mac(port.info.mac), counters };
     if port.info.kind.starts_with("dummy") { dummy_device(port, plain) } else { plain }
 }
 
-/// Devices of Open vSwitch's tests count only packets and bytes, and have counters and a queue to be shown.
+/// What does not count.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The queue of devices of Open vSwitch's tests, whatever their QoS. Source: lib/netdev-dummy.c.
+const DUMMY_QUEUE: QueueCounters =
+    QueueCounters { tx_packets: UNKNOWN, tx_bytes: UNKNOWN, tx_errors: UNKNOWN, age_ms: None };
+
+/// Devices of Open vSwitch's tests count only packets and bytes, and have counters to be shown.
 /// Source: lib/netdev-dummy.c.
 fn dummy_device(port: &PortReport, plain: Device) -> Device {
-    const UNKNOWN: u64 = u64::MAX;
     let (stats, name) = (&port.stats, |name: &str| name.to_owned());
     let mut custom = ["rx_custom_packets_1", "rx_custom_packets_2"].map(|n| (name(n), stats.rx_packets)).to_vec();
     // Which of several queues a packet took is not counted.
@@ -119,7 +143,7 @@ fn dummy_device(port: &PortReport, plain: Device) -> Device {
         custom,
         ..plain.counters
     };
-    Device { counters, queues: vec![0], ..plain }
+    Device { counters, ..plain }
 }
 
 /// What its type counts, and the drops there were, by reason: of what the port received, wherever that was dropped, and

@@ -4,6 +4,7 @@ use super::{Switch, log_unpinned};
 use crate::backends::Backends;
 use crate::desired::Port;
 use crate::error::Error;
+use crate::qos::QosStatus;
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::SessionProtocol;
 use sluice_flow::{OfPort, PortNames};
@@ -117,6 +118,11 @@ impl Switch {
     /// The types of all ports.
     pub fn port_kinds(&self) -> Vec<String> {
         self.setup().assembly.ports().values().map(|entry| entry.desired.kind.clone()).collect()
+    }
+
+    /// The QoS of a datapath port that is in force, with the counters of its queues.
+    pub fn qos(&self, number: PortNo) -> Option<QosStatus> {
+        self.qos.status(number)
     }
 
     /// Names of a bridge's ports, for flow text.
