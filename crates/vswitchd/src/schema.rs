@@ -22,9 +22,16 @@ pub const MANAGER: &str = "Manager";
 pub const SSL: &str = "SSL";
 pub const FLOW_TABLE: &str = "Flow_Table";
 pub const MIRROR: &str = "Mirror";
+pub const QOS: &str = "QoS";
+pub const QUEUE: &str = "Queue";
 pub const DATAPATH: &str = "Datapath";
 pub const CT_ZONE: &str = "CT_Zone";
 pub const CT_TIMEOUT_POLICY: &str = "CT_Timeout_Policy";
+
+/// The columns of what an interface may receive: kilobits a second and their burst, thousands of packets a second and
+/// their burst.
+pub const POLICING_COLUMNS: [&str; 4] =
+    ["ingress_policing_rate", "ingress_policing_burst", "ingress_policing_kpkts_rate", "ingress_policing_kpkts_burst"];
 
 /// All tables.
 pub fn tables() -> Vec<Table> {
@@ -38,6 +45,8 @@ pub fn tables() -> Vec<Table> {
         ssl(),
         flow_table(),
         mirror(),
+        qos(),
+        queue(),
         datapath(),
         ct_zone(),
         ct_timeout_policy(),
@@ -128,8 +137,10 @@ fn interface() -> Table {
             Column::string_map("bfd"),
             Column::optional("cfm_mpid", Integer),
             Column::string_map("lldp"),
-            Column::scalar("ingress_policing_rate", Integer),
-            Column::scalar("ingress_policing_kpkts_rate", Integer),
+            Column::scalar(POLICING_COLUMNS[0], Integer),
+            Column::scalar(POLICING_COLUMNS[1], Integer),
+            Column::scalar(POLICING_COLUMNS[2], Integer),
+            Column::scalar(POLICING_COLUMNS[3], Integer),
             Column::string_map("bfd_status").omit_alert(),
             Column::optional("lacp_current", Boolean).omit_alert(),
             Column::optional("ofport", Integer).omit_alert(),
@@ -212,6 +223,15 @@ fn mirror() -> Table {
             Column::new("statistics", ColumnType::map(String, Integer)).omit_alert(),
         ],
     )
+}
+
+fn qos() -> Table {
+    let queues = Column::new("queues", ColumnType::map(Integer, Uuid));
+    Table::new(QOS, [Column::scalar("type", String), Column::string_map("other_config"), queues])
+}
+
+fn queue() -> Table {
+    Table::new(QUEUE, [Column::optional("dscp", Integer), Column::string_map("other_config")])
 }
 
 fn datapath() -> Table {

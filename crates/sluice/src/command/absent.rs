@@ -1,4 +1,4 @@
-//! Commands about what this switch never has: spanning trees, multicast snooping, queues of packets. They answer
+//! Commands about what this switch never has: spanning trees, multicast snooping. They answer
 //! as Open vSwitch does where none is configured, so that support tools that run them all find nothing amiss.
 
 use super::Reply;
@@ -44,19 +44,4 @@ pub fn mdb_flush(switch: &Switch, args: &[&str]) -> Reply {
 
 fn no_snooping(switch: &Switch, bridge: &str) -> Reply {
     Err(if switch.has_bridge(bridge) { "multicast snooping is disabled" } else { "no such bridge" }.to_owned())
-}
-
-pub fn qos_show(switch: &Switch, args: &[&str]) -> Reply {
-    check_interface(switch, args[0])?;
-    Ok(format!("QoS not configured on {}\n", args[0]))
-}
-
-pub fn qos_show_types(switch: &Switch, args: &[&str]) -> Reply {
-    check_interface(switch, args[0])?;
-    Ok(format!("No QoS types supported for interface: {}\n", args[0]))
-}
-
-fn check_interface(switch: &Switch, name: &str) -> Result<(), String> {
-    let mut ports = switch.port_status().into_values().flatten();
-    ports.any(|port| port.name == name).then_some(()).ok_or_else(|| "no such interface".to_owned())
 }

@@ -19,6 +19,7 @@ mod meter;
 mod netdev_dummy;
 pub mod options;
 mod process;
+mod qos;
 mod settings;
 mod time;
 mod tunnel;
@@ -208,8 +209,8 @@ const COMMANDS: &[Command] = &[
     command("ovs/route/del", "ip_addr/prefix_len [pkt_mark=mark]", 1..=2, tunnel::del_route),
     command("ovs/route/lookup", "ip_addr [pkt_mark=mark]", 1..=2, tunnel::lookup_route),
     command("ovs/route/show", "", 0..=0, tunnel::show_routes),
-    command("qos/show", "interface", 1..=1, absent::qos_show),
-    command("qos/show-types", "interface", 1..=1, absent::qos_show_types),
+    command("qos/show", "interface", 1..=1, qos::show),
+    command("qos/show-types", "interface", 1..=1, qos::show_types),
     command("revalidator/pause", "", 0..=0, datapath::revalidator_pause),
     command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
     command("revalidator/resume", "", 0..=0, datapath::revalidator_resume),

@@ -1,6 +1,7 @@
 //! `[[bridge]]`: a bridge, its tables and its ports.
 
 use super::bfd::Bfd;
+use super::qos::{IngressPolicing, Qos};
 use super::value::{Affinity, Duration};
 use super::{Bond, Mirror};
 use serde::Deserialize;
@@ -131,6 +132,12 @@ pub struct Port {
     /// Its BFD session, if it is to have one.
     #[serde(default)]
     pub bfd: Option<Bfd>,
+    /// What it may receive.
+    #[serde(default)]
+    pub ingress_policing: IngressPolicing,
+    /// What it may send, and by which queues.
+    #[serde(default)]
+    pub qos: Option<Qos>,
     /// What its type wants to know.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,

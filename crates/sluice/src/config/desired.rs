@@ -248,6 +248,8 @@ impl Port {
             n_rxq: self.n_rxq,
             rxq_affinity: self.pmd_rxq_affinity.0.clone(),
             bfd: self.bfd.as_ref().map(|bfd| bfd.desired()).transpose()?,
+            policing: self.ingress_policing.desired(),
+            qos: self.qos.as_ref().map(|qos| qos.desired(&self.kind)).transpose()?,
             options: self.options()?,
             ..sluice_vswitch::Port::new(&self.name, &self.kind)
         })

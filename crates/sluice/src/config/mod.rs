@@ -10,6 +10,7 @@ mod bridge;
 mod desired;
 mod error;
 mod mirror;
+mod qos;
 mod value;
 
 pub use bond::Bond;

@@ -15,6 +15,7 @@ use sluice_port::PORT_TYPES;
 use sluice_tunnel::TunnelKind;
 use sluice_vswitch::{Bridge, Bundle, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 /// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
 const OFPORT_MAX: i64 = 0xff00;
@@ -88,7 +89,6 @@ impl Plan {
             name,
             datapath_id,
             hwaddr,
-            ports: record.ports.iter().map(|port| (port.uuid, port.lacking.clone())).collect(),
             interfaces,
             bonds: bonds(record),
             unrepresentative,
@@ -115,7 +115,8 @@ impl Plan {
             let (priority_tags, is_protected) = (priority_tags(port), port.protected);
             let lacp = self.lacp(port);
             let speaks_lacp = lacp.is_some();
-            let vlans = Port { vlan, priority_tags, is_protected, speaks_lacp, ..Port::new("", "") };
+            let qos = port.qos.as_ref().map(|record| Arc::new(super::qos::qos(record)));
+            let settings = Port { vlan, priority_tags, is_protected, speaks_lacp, qos, ..Port::new("", "") };
             let before = candidates.len();
             for interface in &port.interfaces {
                 if !names.insert(interface.name.as_str()) {
@@ -126,9 +127,8 @@ impl Plan {
                     continue;
                 }
                 self.note_lacking(&format!("interface {}", interface.name), &interface.lacking);
-                candidates.extend(self.candidate(record, interface, &vlans, context));
+                candidates.extend(self.candidate(record, interface, &settings, context));
             }
-            self.note_lacking(&format!("port {}", port.name), &port.lacking);
             let members = candidates[before..].iter().map(|candidate| candidate.port.name.clone()).collect();
             bundles.extend(self.bundle(record, port, members, lacp));
         }
@@ -200,7 +200,7 @@ impl Plan {
         &mut self,
         bridge: &BridgeRecord,
         interface: &InterfaceRecord,
-        vlans: &Port,
+        of_port: &Port,
         context: &PlanContext<'_>,
     ) -> Option<Candidate> {
         let name = &interface.name;
@@ -221,10 +221,12 @@ impl Plan {
         self.notes.extend(notes);
         let port = Port {
             bfd,
-            vlan: vlans.vlan.clone(),
-            priority_tags: vlans.priority_tags,
-            is_protected: vlans.is_protected,
-            speaks_lacp: vlans.speaks_lacp,
+            policing: super::qos::policing(interface),
+            qos: of_port.qos.clone(),
+            vlan: of_port.vlan.clone(),
+            priority_tags: of_port.priority_tags,
+            is_protected: of_port.is_protected,
+            speaks_lacp: of_port.speaks_lacp,
             // A patch port and a tunnel have no device that could have an MTU.
             mtu: interface
                 .mtu_request

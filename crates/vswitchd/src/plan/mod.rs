@@ -13,6 +13,7 @@ mod kind;
 mod mirrors;
 mod note;
 mod openflow;
+mod qos;
 mod tables;
 mod tunnel;
 mod vlan;
@@ -58,8 +59,6 @@ pub struct PlannedBridge {
     pub datapath_id: Option<u64>,
     /// The Ethernet address that it is to have; `None`: the smallest of its ports.
     pub hwaddr: Option<Mac>,
-    /// The rows of its ports, each with what it asks for and this build lacks.
-    pub ports: Vec<(Uuid, Vec<Feature>)>,
     /// Its interfaces.
     pub interfaces: Vec<PlannedInterface>,
     /// The rows and names of its bonds.

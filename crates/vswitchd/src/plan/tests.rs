@@ -1,7 +1,8 @@
 //! Any rows make a plan that the switch can carry out, and the plan says what a naive reading of the rows says.
 
 use super::*;
-use crate::records::{BridgeRecord, InterfaceRecord, MirrorRecord, OpenVswitchRecord, PortRecord, PortRef, Smap};
+use crate::records::{BridgeRecord, InterfaceRecord, MirrorRecord, OpenVswitchRecord, PortRecord, PortRef};
+use crate::records::{QosRecord, QueueRecord, Smap};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -45,9 +46,10 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
     let kinds = ["", "internal", "null", "patch", "tap", "dummy", "dummy-pmd", "dpdkvhostuserclient", "nonsense"];
     let options = any_smap(&["peer", "vhost-server-path", "n_rxq", "colour"]);
     let numbers = [(); 3].map(|()| option::of(any_number()));
-    let mac = option::of(select(&MACS[..]).prop_map(str::to_owned));
-    (any_name(), select(kinds.to_vec()), options, numbers, mac).prop_map(|(name, kind, options, numbers, mac)| {
-        let [ofport_request, ofport, mtu_request] = numbers;
+    let (mac, policing) = (option::of(select(&MACS[..]).prop_map(str::to_owned)), [(); 4].map(|()| any_number()));
+    let rest = (mac, policing);
+    (any_name(), select(kinds.to_vec()), options, numbers, rest).prop_map(|(name, kind, options, numbers, rest)| {
+        let ([ofport_request, ofport, mtu_request], (mac, policing)) = (numbers, rest);
         let (kind, lacking) = (kind.to_owned(), Vec::new());
         InterfaceRecord {
             uuid: Uuid::ZERO,
@@ -60,9 +62,19 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
             mtu_request,
             mac,
             bfd: Smap::default(),
+            policing,
             lacking,
         }
     })
+}
+
+fn any_qos() -> impl Strategy<Value = QosRecord> {
+    let kinds = ["", "linux-htb", "egress-policer", "trtcm-policer", "nonsense"];
+    let config = || any_smap(&["max-rate", "min-rate", "burst", "cir", "cbs"]);
+    let queue = (option::of(any_number()), config());
+    let queue = queue.prop_map(|(dscp, other_config)| QueueRecord { dscp, other_config });
+    (select(kinds.to_vec()), config(), btree_map(any_number(), queue, 0..3))
+        .prop_map(|(kind, other_config, queues)| QosRecord { kind: kind.to_owned(), other_config, queues })
 }
 
 fn any_port() -> impl Strategy<Value = PortRecord> {
@@ -72,9 +84,10 @@ fn any_port() -> impl Strategy<Value = PortRecord> {
     let config = any_smap(keys);
     let bonds = ["active-backup", "balance-slb", "balance-tcp", "nonsense"];
     let lacp = option::of(select(vec!["active", "passive", "off", "nonsense"]));
-    let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>(), option::of(select(bonds.to_vec())), lacp);
+    let bond = (option::of(select(bonds.to_vec())), lacp);
+    let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>(), bond, option::of(any_qos()));
     (rows, option::of(any_number()), vlans(), vlans(), option::of(select(modes.to_vec())), config).prop_map(
-        |((name, interfaces, protected, bond_mode, lacp), tag, trunks, cvlans, mode, other_config)| PortRecord {
+        |((name, interfaces, protected, (bond_mode, lacp), qos), tag, trunks, cvlans, mode, other_config)| PortRecord {
             uuid: Uuid::ZERO,
             name,
             interfaces,
@@ -86,6 +99,7 @@ fn any_port() -> impl Strategy<Value = PortRecord> {
             other_config,
             bond_mode: bond_mode.map(str::to_owned),
             lacp: lacp.map(str::to_owned),
+            qos,
             ..PortRecord::default()
         },
     )

@@ -18,34 +18,21 @@ pub enum Feature {
     SFlow,
     /// IPFIX.
     Ipfix,
-    /// Queues.
-    Qos,
     /// Connectivity fault management.
     Cfm,
     /// The link layer discovery protocol.
     Lldp,
-    /// A limit of what an interface may receive.
-    Policing,
-    /// The same in packets.
-    PacketPolicing,
 }
 
 const OF_BRIDGES: [Feature; 6] =
     [Feature::Stp, Feature::Rstp, Feature::McastSnooping, Feature::NetFlow, Feature::SFlow, Feature::Ipfix];
 
-const OF_PORTS: [Feature; 1] = [Feature::Qos];
-
-const OF_INTERFACES: [Feature; 4] = [Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
+const OF_INTERFACES: [Feature; 2] = [Feature::Cfm, Feature::Lldp];
 
 impl Feature {
     /// What a row of table `Bridge` asks for in vain.
     pub(super) fn of_bridge(row: &Row<'_>) -> Vec<Self> {
         OF_BRIDGES.into_iter().filter(|feature| feature.is_asked_for(row)).collect()
-    }
-
-    /// What a row of table `Port` asks for in vain.
-    pub(super) fn of_port(row: &Row<'_>) -> Vec<Self> {
-        OF_PORTS.into_iter().filter(|feature| feature.is_asked_for(row)).collect()
     }
 
     /// What a row of table `Interface` asks for in vain.
@@ -62,11 +49,8 @@ impl Feature {
             Feature::NetFlow => "netflow",
             Feature::SFlow => "sflow",
             Feature::Ipfix => "ipfix",
-            Feature::Qos => "qos",
             Feature::Cfm => "cfm_mpid",
             Feature::Lldp => "lldp",
-            Feature::Policing => "ingress_policing_rate",
-            Feature::PacketPolicing => "ingress_policing_kpkts_rate",
         }
     }
 
@@ -74,8 +58,7 @@ impl Feature {
     pub fn is_for_safety(self) -> bool {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Cfm => true,
-            Feature::Policing | Feature::PacketPolicing => true,
-            Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
+            Feature::NetFlow | Feature::SFlow | Feature::Ipfix => false,
             Feature::Lldp => false,
         }
     }
@@ -92,7 +75,6 @@ impl Feature {
                 let settings: BTreeMap<&str, &str> = row.get(self.column());
                 settings.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             }
-            Feature::Policing | Feature::PacketPolicing => row.get::<i64>(self.column()) != 0,
             _ => !row.datum(self.column()).is_empty(),
         }
     }

@@ -1,7 +1,7 @@
 //! Rows of table `Interface`.
 
 use super::{Feature, Smap};
-use crate::schema::INTERFACE;
+use crate::schema::{INTERFACE, POLICING_COLUMNS};
 use sluice_ovsdb::{Replica, Row, Uuid};
 
 /// An interface: a network device of a port.
@@ -27,6 +27,8 @@ pub struct InterfaceRecord {
     pub mac: Option<String>,
     /// Its BFD session.
     pub bfd: Smap,
+    /// What it may receive: kilobits a second and their burst, thousands of packets a second and their burst.
+    pub policing: [i64; 4],
     /// What it asks for and this build lacks.
     pub lacking: Vec<Feature>,
 }
@@ -53,6 +55,7 @@ impl InterfaceRecord {
             mtu_request: row.get("mtu_request"),
             mac: row.get::<Option<&str>>("mac").map(str::to_owned),
             bfd: Smap::read(row, "bfd"),
+            policing: POLICING_COLUMNS.map(|column| row.get(column)),
             lacking: Feature::of_interface(row),
         }
     }

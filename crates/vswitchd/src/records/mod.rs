@@ -10,6 +10,7 @@ mod interface;
 mod manager;
 mod mirror;
 mod port;
+mod qos;
 mod smap;
 
 pub use bridge::BridgeRecord;
@@ -22,6 +23,7 @@ pub use interface::InterfaceRecord;
 pub use manager::ManagerRecord;
 pub use mirror::{MirrorRecord, PortRef};
 pub use port::PortRecord;
+pub use qos::{QosRecord, QueueRecord};
 pub use smap::Smap;
 
 use crate::schema::OPEN_VSWITCH;

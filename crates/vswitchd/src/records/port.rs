@@ -1,6 +1,6 @@
 //! Rows of table `Port`.
 
-use super::{Feature, InterfaceRecord, Smap};
+use super::{InterfaceRecord, QosRecord, Smap};
 use crate::schema::PORT;
 use sluice_ovsdb::{Replica, Row, Uuid};
 use std::collections::BTreeSet;
@@ -34,8 +34,8 @@ pub struct PortRecord {
     pub lacp: Option<String>,
     /// The address that it stands for when its bridge chooses one.
     pub mac: Option<String>,
-    /// What it asks for and this build lacks.
-    pub lacking: Vec<Feature>,
+    /// What it may send, and by which queues.
+    pub qos: Option<QosRecord>,
     /// Settings by key.
     pub other_config: Smap,
     /// Its interfaces, by name.
@@ -66,7 +66,7 @@ impl PortRecord {
             bond_active_slave: text("bond_active_slave"),
             lacp: text("lacp"),
             mac: text("mac"),
-            lacking: Feature::of_port(row),
+            qos: QosRecord::of_port(replica, row),
             other_config: Smap::read(row, "other_config"),
             interfaces: InterfaceRecord::read_all(replica, row),
         }

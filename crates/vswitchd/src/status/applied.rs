@@ -18,8 +18,6 @@ pub struct Applied {
     pub configuration: Option<(Uuid, i64)>,
     /// The bridges there are.
     pub bridges: Vec<AppliedBridge>,
-    /// The rows of ports, each with what it asks for and this build lacks.
-    pub ports: Vec<(Uuid, Vec<Feature>)>,
     /// The rows and names of bonds.
     pub bonds: Vec<(Uuid, String)>,
     /// Every interface, whether or not it could be opened.
@@ -91,9 +89,6 @@ impl Applied {
         for datapath in &self.datapaths {
             let capabilities = self.capabilities.iter().map(|(name, value)| (*name, value.as_str()));
             txn.set(DATAPATH, *datapath, "capabilities", Datum::map(capabilities));
-        }
-        for (port, lacking) in &self.ports {
-            txn.set(PORT, *port, "status", unsupported(lacking));
         }
         for interface in &self.interfaces {
             interface.write(txn);

@@ -41,7 +41,6 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             mirrors: bridge.mirrors.clone(),
             lacking: bridge.lacking.clone(),
         });
-        applied.ports.extend_from_slice(&bridge.ports);
         applied.bonds.extend_from_slice(&bridge.bonds);
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
