@@ -3,7 +3,7 @@
 use super::{interface, types};
 use crate::plan::{DummyOverride, PlannedController};
 use crate::records::Feature;
-use crate::schema::{BRIDGE, DATAPATH, INTERFACE, OPEN_VSWITCH, PORT};
+use crate::schema::{BRIDGE, DATAPATH, INTERFACE, OPEN_VSWITCH};
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use sluice_ovsdb::{Datum, Txn, Uuid};
