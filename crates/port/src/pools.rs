@@ -33,6 +33,12 @@ impl Default for DpdkConfig {
     }
 }
 
+/// Frames longer than this are for tests: of them a pool has but a part of the usual number.
+const LONG: usize = 16 << 10;
+
+/// That part.
+const LONG_SHARE: usize = 8;
+
 /// The part of a pool that is reserved for receiving, and not used for copies.
 const RESERVE_SHARE: usize = 16;
 
@@ -70,11 +76,9 @@ impl Pools {
         if let Some(pool) = self.pools.iter().find(|pool| pool.frame_size() >= size) {
             return Ok(Arc::clone(pool));
         }
-        let pool = Arc::new(HeapPool::new(PoolConfig {
-            frames: self.frames,
-            frame_size: size.max(PoolConfig::default().frame_size),
-            reserve: self.frames / RESERVE_SHARE,
-        })?);
+        let frames = if size > LONG { self.frames / LONG_SHARE } else { self.frames };
+        let (frame_size, reserve) = (size.max(PoolConfig::default().frame_size), frames / RESERVE_SHARE);
+        let pool = Arc::new(HeapPool::new(PoolConfig { frames, frame_size, reserve })?);
         self.pools.push(Arc::clone(&pool));
         self.pools.sort_by_key(|pool| pool.frame_size());
         Ok(pool)
