@@ -25,6 +25,8 @@ pub(crate) struct Member {
     pub link: MemberLink,
     /// Whether it carries traffic.
     pub enabled: bool,
+    /// Whether it ever did.
+    was_enabled: bool,
     /// When `enabled` follows the link, if that has changed.
     pub delay_expires_ms: Option<u64>,
 }
@@ -53,6 +55,8 @@ pub struct Bond {
     pub(crate) buckets: [Option<u16>; BUCKETS],
     /// What each bucket has carried lately, bytes.
     pub(crate) load: [u64; BUCKETS],
+    /// A member carries traffic for the first time: it gets its share at once, not by rebalancing, which may be off.
+    pub(crate) spreads_anew: bool,
     /// The place of the member that gets the next free bucket.
     pub(crate) next_member: usize,
     pub(crate) next_rebalance_ms: u64,
@@ -73,6 +77,7 @@ impl Bond {
             lacp: Status::Off,
             buckets: [None; BUCKETS],
             load: [0; BUCKETS],
+            spreads_anew: false,
             next_member: 0,
             has_to_teach: false,
         }
@@ -107,7 +112,7 @@ impl Bond {
             return;
         }
         let name = name.to_owned();
-        self.members.push(Member { id, name, mac, link, enabled: false, delay_expires_ms: None });
+        self.members.push(Member { id, name, mac, link, enabled: false, was_enabled: false, delay_expires_ms: None });
         if link.carrier {
             self.enable(id, true);
         }
@@ -237,6 +242,7 @@ impl Bond {
             return;
         }
         member.enabled = enable;
+        self.spreads_anew |= enable && !std::mem::replace(&mut member.was_enabled, true);
         self.has_to_teach |= !enable;
         tracing::info!(target: "bond", "member {}: {}", member.name, if enable { "enabled" } else { "disabled" });
     }

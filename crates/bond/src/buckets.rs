@@ -27,10 +27,13 @@ impl Bond {
         self.next_rebalance_ms = now_ms + self.config.rebalance_interval_ms;
     }
 
-    /// Gives each bucket without a member that works the next one that does. Others keep theirs.
+    /// Gives each bucket without a member that works the next one that does. Others keep theirs, unless a member is new.
     pub(crate) fn fill_buckets(&mut self) {
         if self.balance() == Balance::Active {
             return;
+        }
+        if std::mem::take(&mut self.spreads_anew) {
+            self.buckets = [None; BUCKETS];
         }
         let enabled: Vec<u16> = self.members.iter().filter(|member| member.enabled).map(|member| member.id).collect();
         for bucket in &mut self.buckets {

@@ -86,6 +86,27 @@ fn lacp_decides_what_a_bond_by_connection_carries() {
     assert_eq!(bond.admission(2).multicast, Verdict::Accept);
 }
 
+/// Links seldom come up at one moment, and rebalancing may be off.
+#[test]
+fn a_new_member_gets_its_share_at_once_and_one_that_returns_does_not() {
+    let mut bond = Bond::new("bond0", Config { rebalance_interval_ms: 0, ..slb() }, 0);
+    let shares = |bond: &Bond| [1, 2].map(|id| members_of_buckets(bond).iter().filter(|member| **member == Some(id)).count());
+    for id in [1, 2] {
+        bond.register(id, &format!("p{id}"), [2, 0, 0, 0, 0, id as u8], DOWN);
+    }
+    bond.set_link(1, UP);
+    bond.run(Status::Off, 0);
+    assert_eq!(shares(&bond), [256, 0]);
+    bond.set_link(2, UP);
+    bond.run(Status::Off, 10);
+    assert_eq!(shares(&bond), [128, 128]);
+    bond.set_link(2, DOWN);
+    bond.run(Status::Off, 20);
+    bond.set_link(2, UP);
+    bond.run(Status::Off, 30);
+    assert_eq!(shares(&bond), [256, 0]);
+}
+
 #[test]
 fn multicast_comes_in_once() {
     let mut bond = bond(slb(), 2);
