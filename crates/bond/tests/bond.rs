@@ -90,7 +90,8 @@ fn lacp_decides_what_a_bond_by_connection_carries() {
 #[test]
 fn a_new_member_gets_its_share_at_once_and_one_that_returns_does_not() {
     let mut bond = Bond::new("bond0", Config { rebalance_interval_ms: 0, ..slb() }, 0);
-    let shares = |bond: &Bond| [1, 2].map(|id| members_of_buckets(bond).iter().filter(|member| **member == Some(id)).count());
+    let shares =
+        |bond: &Bond| [1, 2].map(|id| members_of_buckets(bond).iter().filter(|member| **member == Some(id)).count());
     for id in [1, 2] {
         bond.register(id, &format!("p{id}"), [2, 0, 0, 0, 0, id as u8], DOWN);
     }
