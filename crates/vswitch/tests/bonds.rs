@@ -98,11 +98,11 @@ fn a_failover_changes_a_table_and_no_megaflow() {
         let start = rig.sent();
         rig.all_send();
         let shares = since(rig.sent(), start);
-        assert_eq!(shares.iter().sum::<u64>(), STATIONS.into());
+        assert_eq!(shares.iter().sum::<u64>(), u64::from(STATIONS));
         let used = shares.iter().filter(|share| **share > 0).count();
         assert_eq!(used, if mode == Mode::ActiveBackup { 1 } else { 3 }, "{mode:?}: {shares:?}");
         let megaflows = rig.switch.usage().megaflows;
-        assert!(megaflows >= STATIONS.into());
+        assert!(megaflows >= usize::from(STATIONS));
         let (upcalls, visited) = (rig.upcalls(), rig.switch.ofproto().visited_megaflows());
 
         let failed = shares.iter().position(|share| *share > 0).unwrap();
@@ -116,7 +116,7 @@ fn a_failover_changes_a_table_and_no_megaflow() {
         let before = rig.sent();
         rig.all_send();
         let after = since(rig.sent(), before);
-        assert_eq!((after[failed], after.iter().sum::<u64>()), (0, STATIONS.into()), "{mode:?}: nothing is lost");
+        assert_eq!((after[failed], after.iter().sum::<u64>()), (0, u64::from(STATIONS)), "{mode:?}: nothing is lost");
 
         assert_eq!(rig.switch.usage().megaflows, megaflows);
         assert_eq!(rig.upcalls(), upcalls, "no packet was translated");
