@@ -25,7 +25,7 @@ def receive(ports):
     sockets = []
     for port in ports:
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE, 32 << 20)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         s.bind(("10.9.0.2", int(port)))
         sockets.append(s)
