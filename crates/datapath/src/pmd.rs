@@ -221,10 +221,10 @@ impl Pmd {
         self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
     }
 
-    /// Whether it has queues, and a descriptor tells of packets of each that may still give some.
+    /// Whether it has queues of whose packets a descriptor tells, and no others that may still give some.
     pub fn can_be_woken(&self) -> bool {
-        let tells = |rxq: &Rxq| rxq.queue.readiness().is_some() || rxq.queue.exhausted();
-        self.has_rxqs() && self.rxqs.iter().all(tells)
+        let tells = |rxq: &Rxq| rxq.queue.readiness().is_some();
+        self.rxqs.iter().any(tells) && self.rxqs.iter().all(|rxq| tells(rxq) || rxq.queue.exhausted())
     }
 
     /// Whether there is a queue to poll.

@@ -65,6 +65,15 @@ struct WaitedRx {
     bell: Arc<OwnedFd>,
 }
 
+/// A queue that must be polled: packets may come at any time, and nothing tells of them.
+struct PolledRx(Box<dyn RxQueue>);
+
+impl RxQueue for PolledRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        self.0.poll(batch, buffers, tally);
+    }
+}
+
 /// A queue, to put packets into.
 #[derive(Clone)]
 struct Feeder {
@@ -113,7 +122,7 @@ impl Port for WaitedPort {
         let (feed, polled) = (self.port.feeds[queue].clone(), self.port.rx_queue(queue));
         match self.bells.get(queue).cloned() {
             Some(bell) => Box::new(WaitedRx { queue: polled, feed, bell }),
-            None => polled,
+            None => Box::new(PolledRx(polled)),
         }
     }
 
