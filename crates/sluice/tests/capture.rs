@@ -15,7 +15,7 @@ const RULES: &str = "cookie=0x7,priority=10,udp,actions=goto_table:1\n\
 
 /// A generator whose packets are dropped by rules, sent by two ports, or too long for one of them.
 fn start() -> Daemon {
-    let options = "options = { flows = 8, rate = 5000, size = 200, choice = \"sequential\" }";
+    let options = "options = { flows = 8, rate = 5000, frame-size = 200, choice = \"sequential\" }";
     let config = PMD.to_owned()
         + &bridge("br0", "flows.txt")
         + &port("gen", 1, "generator", options)

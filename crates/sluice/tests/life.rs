@@ -293,7 +293,7 @@ fn a_port_that_cannot_be_opened_is_one_line_and_the_others_run() {
     let listened_at = "taken: Address already in use (os error 98); choose a path in ".to_owned();
     for (kind, (more, expected)) in [
         ("pcap", (capture("missing.pcap"), "missing.pcap: cannot be read: No such file".to_owned())),
-        ("pcap", (capture("junk.pcap"), "expected a classic pcap file".into())),
+        ("pcap", (capture("junk.pcap"), "expected a pcap or pcapng file".into())),
         ("pcap", (capture("cut.pcap"), "packet 1 at byte 24: the file ends after 3 bytes".into())),
         (
             "pcap",
@@ -504,11 +504,11 @@ fn reload_keeps_rules_of_others_if_it_is_told_to() {
     assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: rules replaced\n");
     let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
     for (rule, is_there) in [
-        ("tcp actions=drop", true),
-        ("icmp actions=drop", false),
-        ("arp actions=drop", true),
-        ("priority=7,ip actions=output:2", true),
-        ("udp actions=output:2", true),
+        ("tcp,actions=drop", true),
+        ("icmp,actions=drop", false),
+        ("arp,actions=drop", true),
+        ("priority=7,ip,actions=output:2", true),
+        ("udp,actions=output:2", true),
     ] {
         assert_eq!(rules.contains(rule), is_there, "{rule}: {rules}");
     }

@@ -71,7 +71,7 @@ fn metrics_are_the_counters() {
 fn totals_are_the_sums_of_the_ports() {
     let rules = "ip,nw_dst=10.0.0.0/9,actions=drop\nip,nw_dst=10.128.0.0/10,actions=output:2\nip,actions=output:3\n";
     let small = "[[bridge.port]]\nname = \"small\"\nofport = 3\ntype = \"null\"\nmtu = 68\n";
-    let config = format!("{CONFIG}{small}").replace("count = 20000", "count = 20000, size = 200");
+    let config = format!("{CONFIG}{small}").replace("count = 20000", "count = 20000, frame-size = 200");
     let daemon = Daemon::start_with(&config, &[("flows.txt", rules)]);
     let done = |json: &str| {
         let all: serde_json::Value = serde_json::from_str(json).unwrap();
