@@ -12,6 +12,7 @@ use crate::report;
 use crate::search::{self, SearchArgs};
 use crate::sheet::Sheet;
 use anyhow::{Context, Result, bail};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -177,16 +178,17 @@ fn run_one(
 }
 
 fn list() -> Result<()> {
+    let mut out = String::new();
     for experiment in EXPERIMENTS {
         let obstacle = experiment.obstacle().map(|why| format!(" (not here: {why})")).unwrap_or_default();
-        println!("{:<12} {}{obstacle}", experiment.name(), experiment.about());
-        println!("{:<12} needs {}", "", experiment.needs());
+        let (name, about, needs) = (experiment.name(), experiment.about(), experiment.needs());
+        out += &format!("{name:<12} {about}{obstacle}\n{:<12} needs {needs}\n", "");
     }
-    println!("{:<12} Which rate does a switch carry with a traffic profile (RFC 2544)?", "search");
-    println!(
-        "{:<12} needs a profile, such as examples/profiles/seed.json; root for ports of another switch (--ports)",
-        ""
-    );
+    out += &format!("{:<12} Which rate does a switch carry with a traffic profile (RFC 2544)?\n", "search");
+    let needs = "a profile, such as examples/profiles/seed.json; root for ports of another switch (--ports)";
+    out += &format!("{:<12} needs {needs}\n", "");
+    // Whether or not anybody reads it to its end.
+    let _ = std::io::stdout().write_all(out.as_bytes());
     Ok(())
 }
 

@@ -322,6 +322,10 @@ fn read_capture(path: &Path, stream: usize, name: &Path) -> Result<Arc<Vec<Vec<u
         frame.resize(packet.len().max(TCP_FRAME_MIN), 0);
         frames.push(frame);
     }
+    // A measurement is to send what its profile means.
+    if let Some(note) = reader.end_note() {
+        return Err(wrong(note.to_owned(), "a whole capture".to_owned()));
+    }
     if frames.is_empty() {
         return Err(wrong("it has no packets".to_owned(), "at least one".to_owned()));
     }

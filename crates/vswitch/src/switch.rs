@@ -116,7 +116,8 @@ impl Switch {
         let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
         let qos = Arc::clone(setup.assembly.qos());
         let (kernel_routes, setup) = (Mutex::default(), Mutex::new(setup));
-        let switch = Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, setup };
+        let switch =
+            Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, setup };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }

@@ -4,7 +4,9 @@
 //! come into `int` and leave by `ext`; packets to decapsulate go the other way. Each switch runs in a network namespace of
 //! its own, so that the device and its address are on no network.
 
-use super::{Daemon, Directory, HugePages, MEMORY_MIB, OvsConfig, PATIENCE, SETTLE, apart, output, ovs, perf, write_capture};
+use super::{
+    Daemon, Directory, HugePages, MEMORY_MIB, OvsConfig, PATIENCE, SETTLE, apart, output, ovs, perf, write_capture,
+};
 use crate::grid::Subject;
 use crate::rig::Sample;
 use anyhow::{Context, Result};
@@ -174,7 +176,8 @@ impl Subject for Ours {
         let (_pages, dir) = (HugePages::reserve()?, task.write()?);
         let (log, ctl, file) = (dir.0.join("log"), dir.0.join("sluice.ctl"), dir.0.join("switch.toml"));
         std::fs::write(&file, config(task, &dir))?;
-        let mut switch = Daemon::start(apart(&std::env::current_exe()?.display().to_string()).arg("run").arg(&file), &log)?;
+        let mut switch =
+            Daemon::start(apart(&std::env::current_exe()?.display().to_string()).arg("run").arg(&file), &log)?;
         switch.wait_for(&ctl, &log)?;
         let appctl = |args: &[&str]| output(Command::new("ovs-appctl").arg("-t").arg(&ctl).args(args));
         connect(&switch, &appctl)?;

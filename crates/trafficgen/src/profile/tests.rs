@@ -106,11 +106,11 @@ fn captures_are_read_or_refused_by_name() {
     }
     for (name, want) in [
         ("raw", "its packets are of link type 101, not Ethernet"),
-        ("pcapng", "this is a pcapng file"),
+        ("pcapng", "its byte order is "),
         ("long", "packet 1 at byte 24: a length of 4294967295 bytes"),
-        ("cut", "packet 2 at byte 100: the file ends"),
+        ("cut", "the file breaks off at byte 105, within a packet header (5 of 16 bytes)"),
         ("empty", "the file is empty"),
-        ("text", "expected a classic pcap file"),
+        ("text", "expected a pcap or pcapng file"),
         ("none", "pcap: none: it has no packets: expected at least one"),
         ("runt", "pcap: runt: packet 2 has 10 bytes: expected packets of 14 to 9230 bytes"),
         ("jumbo", "pcap: jumbo: packet 1 has 9231 bytes"),
