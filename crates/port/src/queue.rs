@@ -57,7 +57,7 @@ pub struct PortInfo {
 ///
 /// `rx_packets` were delivered and `tx_packets` sent; dropped packets are not among them. Drops by reason are indexed
 /// by `reason as usize`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PortStats {
     pub rx_packets: u64,
@@ -76,6 +76,25 @@ pub struct PortStats {
     pub tx_drops: [u64; DropReason::COUNT],
     /// Lost by the device or the kernel before the port received them, usually for lack of a buffer.
     pub rx_missed: u64,
+}
+
+// Not derived: arrays of more than 32 elements have no default.
+impl Default for PortStats {
+    fn default() -> Self {
+        PortStats {
+            rx_packets: 0,
+            rx_bytes: 0,
+            rx_dropped: 0,
+            rx_errors: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            tx_dropped: 0,
+            tx_errors: 0,
+            rx_drops: [0; DropReason::COUNT],
+            tx_drops: [0; DropReason::COUNT],
+            rx_missed: 0,
+        }
+    }
 }
 
 /// A port's control side. It belongs to a control thread; its queues belong to PMDs and may outlive a reconfiguration.

@@ -5,7 +5,7 @@ use sluice_fate::{Counter, DropReason, Tally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// One queue's counters. Only the queue's owner writes them, once a batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))] // keep two queues off one line pair. Source: crossbeam-utils cache_padded.rs
 pub(crate) struct QueueStats {
     packets: AtomicU64,
@@ -15,6 +15,21 @@ pub(crate) struct QueueStats {
     retries: AtomicU64,
     /// By reason.
     drops: [AtomicU64; DropReason::COUNT],
+}
+
+// Not derived: arrays of more than 32 elements have no default.
+impl Default for QueueStats {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        QueueStats {
+            packets: zero(),
+            bytes: zero(),
+            errors: zero(),
+            missed: zero(),
+            retries: zero(),
+            drops: std::array::from_fn(|_| zero()),
+        }
+    }
 }
 
 impl QueueStats {
