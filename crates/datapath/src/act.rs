@@ -12,9 +12,9 @@ use crate::answers::{Answer, Followed};
 use crate::batch::Batch;
 use crate::capture::Cause;
 use crate::compose::{Composer, Replay};
-use crate::context::Context;
+use crate::context::{Context, tcp_flags};
 use crate::execute::Executor;
-use crate::tx::{TxPorts, TxSlot};
+use crate::tx::{PortSlots, TxPorts, TxSlot};
 use crate::{CaptureVerdict, CapturedFlow};
 use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
@@ -86,10 +86,12 @@ pub(crate) fn act<'g>(
 fn plan_and_count(tx: &TxPorts, batch: &Batch<'_, '_>, context: &Context<'_, '_>) -> [Plan; BATCH_MAX] {
     let mut plans = [Plan::EXECUTE; BATCH_MAX];
     let (keys, hits) = (&*batch.keys, &batch.hits);
+    // What each packet needs stays in registers: through references it would be loaded again after each store.
+    let (counters, ports) = (context.counters.at(context.now_ms), tx.ports());
     for (i, packet) in batch.packets.iter().enumerate() {
         let Some(flow) = hits[i % BATCH_MAX] else { continue };
-        context.count(flow.id(), packet, &keys[i % BATCH_MAX]);
-        plans[i % BATCH_MAX] = Plan::of(flow, tx);
+        counters.add(flow.id(), packet.frame.len() as u64, tcp_flags(&keys[i % BATCH_MAX]));
+        plans[i % BATCH_MAX] = Plan::of(flow, ports);
     }
     for i in batch.diverged {
         plans[i] = Plan::RECIRCULATE;
@@ -106,9 +108,9 @@ impl Plan {
     const DROPS: u32 = 1 << 16;
 
     #[inline(always)]
-    fn of(flow: &Megaflow, tx: &TxPorts) -> Plan {
+    fn of(flow: &Megaflow, ports: PortSlots<'_>) -> Plan {
         match flow.verdict() {
-            FlowVerdict::Output(port) => match tx.slot(port) {
+            FlowVerdict::Output(port) => match ports.slot(port) {
                 Some(slot) => Plan(u32::from(slot.0)),
                 None => Plan(Plan::DROPS + DropReason::TxNoPort as u32),
             },
@@ -176,7 +178,7 @@ fn act_one_by_one<'g>(
             plan = match composer.replay(i, &packet, batch, context) {
                 Replay::Completed(last) => {
                     context.count(last.id(), &packet, &batch.keys[i]);
-                    Plan::of(last, &executor.tx)
+                    Plan::of(last, executor.tx.ports())
                 }
                 Replay::Diverged(_) => Plan::RECIRCULATE,
                 Replay::Refused => Plan::EXECUTE,

@@ -36,6 +36,18 @@ pub(crate) struct TxPorts {
     is_holding: bool,
 }
 
+/// The slots of ports by number.
+#[derive(Clone, Copy)]
+pub(crate) struct PortSlots<'a>(&'a [u16]);
+
+impl PortSlots<'_> {
+    /// Where packets for `port` go, if there is such a port.
+    #[inline(always)]
+    pub fn slot(self, port: PortNo) -> Option<TxSlot> {
+        self.0.get(port.0 as usize).filter(|at| **at != NOWHERE).map(|at| TxSlot(*at))
+    }
+}
+
 struct Slot {
     port: PortNo,
     queue: Box<dyn TxQueue>,
@@ -81,7 +93,13 @@ impl TxPorts {
     /// Where packets for `port` go, if there is such a port.
     #[inline]
     pub fn slot(&self, port: PortNo) -> Option<TxSlot> {
-        self.by_port.get(port.0 as usize).filter(|at| **at != NOWHERE).map(|at| TxSlot(*at))
+        self.ports().slot(port)
+    }
+
+    /// The slots of all ports, for the packets of a batch.
+    #[inline(always)]
+    pub fn ports(&self) -> PortSlots<'_> {
+        PortSlots(&self.by_port)
     }
 
     /// Adds a packet to what waits for a port.

@@ -16,6 +16,27 @@ pub struct FlowCounters {
     cells: LazyArray<[AtomicU64; 4]>,
 }
 
+/// The counters of a PMD at one time, for the packets of a batch: each of them would load both again otherwise.
+#[derive(Clone, Copy)]
+pub struct CountersAt<'a> {
+    cells: &'a [[AtomicU64; 4]],
+    /// The time plus one.
+    used: u64,
+}
+
+impl CountersAt<'_> {
+    /// Counts a packet. Only the owning PMD calls this, under a guard that saw the megaflow live.
+    #[inline(always)]
+    pub fn add(&self, id: FlowId, bytes: u64, tcp_flags: u16) {
+        let Some([packets, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
+        // With a single writer, a load and a store replace an atomic addition.
+        packets.store(packets.load(Relaxed) + 1, Relaxed);
+        size.store(size.load(Relaxed) + bytes, Relaxed);
+        used.store(self.used, Relaxed);
+        flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
+    }
+}
+
 /// This PMD's subtables contain or contained the megaflow.
 const INDEXED: u64 = 1 << 16;
 
@@ -31,15 +52,16 @@ impl FlowCounters {
         self.cells.populate(ids)
     }
 
-    /// Counts a packet. Only the owning PMD calls this, under a guard that saw the megaflow live.
+    /// The counters, to count packets of this time.
+    #[inline(always)]
+    pub fn at(&self, now_ms: u64) -> CountersAt<'_> {
+        CountersAt { cells: &self.cells, used: now_ms + 1 }
+    }
+
+    /// Counts a packet: see [`CountersAt::add`].
     #[inline(always)]
     pub fn add(&self, id: FlowId, bytes: u64, tcp_flags: u16, now_ms: u64) {
-        let Some([packets, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
-        // With a single writer, a load and a store replace an atomic addition.
-        packets.store(packets.load(Relaxed) + 1, Relaxed);
-        size.store(size.load(Relaxed) + bytes, Relaxed);
-        used.store(now_ms + 1, Relaxed);
-        flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
+        self.at(now_ms).add(id, bytes, tcp_flags);
     }
 
     /// Prefetches a megaflow's counters.

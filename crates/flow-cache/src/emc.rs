@@ -221,23 +221,29 @@ impl LookupStage for Emc {
         if self.buckets.len() >= PREFETCH_FROM {
             miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(batch.hashes[i])]));
         }
+        // What the loop reads stays in registers: through `self` it would be loaded again after each hit.
+        let LookupBatch { keys, hashes, flows, .. } = *batch;
+        let buckets = &self.buckets[..];
+        let mask = buckets.len() - 1;
         let mut found = 0;
         for i in miss {
-            let hash = batch.hashes[i];
-            let bucket = &self.buckets[self.at(hash)];
+            let (hash, key) = (hashes[i], &keys[i]);
+            let bucket = &buckets[hash as usize & mask];
             let same_tag = bucket.matching_with(ops, tag((hash >> 32) as u32));
             if same_tag == 0 {
                 continue;
             }
-            let key = &batch.keys[i];
             let slot = same_tag.trailing_zeros() as usize % LANES;
             // The first slot is nearly always right: otherwise two flows have one tag in one bucket.
-            let hit = match batch.flows.get(bucket.ids[slot]) {
-                Some(flow) if flow.contains_with(ops, key) => Some(flow),
-                _ => other_slot(bucket, same_tag, batch, i),
-            };
-            hits[i] = hit;
-            found |= u32::from(hit.is_some()) << i;
+            if let Some(flow) = flows.get(bucket.ids[slot])
+                && flow.contains_with(ops, key)
+            {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            } else if let Some(flow) = other_slot(bucket, same_tag, batch, i) {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            }
         }
         BatchMask(miss.0 & !found)
     }

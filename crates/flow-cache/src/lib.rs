@@ -56,7 +56,7 @@ mod table;
 mod tag_index;
 mod tuple_space;
 
-pub use counters::FlowCounters;
+pub use counters::{CountersAt, FlowCounters};
 pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};
 pub use record::{FlowVerdict, Mask, Megaflow};

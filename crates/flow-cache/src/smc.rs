@@ -209,21 +209,27 @@ impl LookupStage for Smc {
         if self.fill.mask() >= AHEAD_FROM {
             self.fetch(ops, batch, miss);
         }
+        // What the loop reads stays in registers: through `self` it would be loaded again after each hit.
+        let LookupBatch { keys, hashes, flows, .. } = *batch;
+        let (buckets, mask) = (&self.buckets[..], self.fill.mask());
         let mut found = 0;
         for i in miss {
-            let (hash, key) = (batch.hashes[i], &batch.keys[i]);
-            let bucket = &self.buckets[self.at(hash)];
+            let (hash, key) = (hashes[i], &keys[i]);
+            let bucket = &buckets[hash as usize & mask];
             let same = bucket.matching_with(ops, signature_of(hash));
             if same == 0 {
                 continue;
             }
             // The first way is nearly always right: otherwise two flows have one signature in one bucket.
-            let hit = match batch.flows.get(bucket.id(first_way(same))) {
-                Some(flow) if flow.contains_with(ops, key) => Some(flow),
-                _ => other_way(bucket, same, batch, i),
-            };
-            hits[i] = hit;
-            found |= u32::from(hit.is_some()) << i;
+            if let Some(flow) = flows.get(bucket.id(first_way(same)))
+                && flow.contains_with(ops, key)
+            {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            } else if let Some(flow) = other_way(bucket, same, batch, i) {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            }
         }
         BatchMask(miss.0 & !found)
     }

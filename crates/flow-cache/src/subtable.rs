@@ -1,13 +1,14 @@
 //! One subtable: the megaflows of one mask, in one (in_port, recirc_id).
 
-use crate::bucket::tag;
 use crate::tag_index::TagIndex;
 use crate::{Hits, LookupBatch, Mask, Megaflow};
 use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_flow::layout::PACKET_LINES;
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{HashKey, compare, hash};
+use sluice_simd::hash::{self, MaskedWord};
+use sluice_simd::vector_ops::{Columns, TOGETHER};
+use sluice_simd::{HashKey, VectorOps, compare};
 use sluice_sync::Slots;
 
 /// Words of line 0.
@@ -17,12 +18,45 @@ const LINE_WORDS: usize = 8;
 /// hashed.
 pub(crate) const TABLE_WORD: usize = 0;
 
-/// A word in which the mask has bits: its place, those bits, and what the hash adds there.
-#[derive(Clone, Copy, Debug, Default)]
-struct Touched {
-    place: usize,
-    mask: u64,
-    addends: u64,
+/// With fewer packets, one after another costs no more.
+const TOGETHER_FROM: usize = 4;
+
+/// The words of a batch's keys by place, line 0 alone: what subtables are searched by, eight packets at a time.
+#[derive(Debug, Default)]
+pub(crate) struct BatchColumns {
+    by_eight: [Columns; BATCH_MAX / TOGETHER],
+    /// The packets whose words they are: none, or all that are looked up.
+    of: BatchMask,
+}
+
+impl BatchColumns {
+    /// Takes the words of the packets of `miss`, if it pays to look at several packets together.
+    #[inline(always)]
+    pub fn fill<V: VectorOps>(&mut self, ops: V, keys: &[PacketKey; BATCH_MAX], miss: BatchMask) {
+        self.of = BatchMask::NONE;
+        if !V::SHUFFLES || miss.len() < TOGETHER_FROM {
+            return;
+        }
+        // Plain loops: closures would not be compiled for the instruction set.
+        let (keys, _) = keys.as_chunks::<TOGETHER>();
+        for at in 0..BATCH_MAX / TOGETHER {
+            if eighth(miss, at) != 0 {
+                let keys = &keys[at];
+                let mut lines = [&keys[0].lines[0].0; TOGETHER];
+                for i in 0..TOGETHER {
+                    lines[i] = &keys[i].lines[0].0;
+                }
+                ops.transpose(lines, &mut self.by_eight[at]);
+            }
+        }
+        self.of = miss;
+    }
+}
+
+/// The bits of packets `8 * at` and the seven that follow.
+#[inline(always)]
+fn eighth(packets: BatchMask, at: usize) -> u32 {
+    packets.0 >> (TOGETHER * at) & 0xff
 }
 
 /// The megaflows of one mask.
@@ -32,10 +66,10 @@ struct Touched {
 #[derive(Debug)]
 pub(crate) struct Subtable {
     /// Words of line 0 in which the mask has bits; the first `n_first` are in use.
-    first: [Touched; LINE_WORDS],
+    first: [MaskedWord; LINE_WORDS],
     n_first: usize,
     /// The same in lines 1 to 3.
-    further: Box<[Touched]>,
+    further: Box<[MaskedWord]>,
     index: TagIndex,
     /// Hits, halved at each ranking.
     pub hits: u64,
@@ -54,8 +88,8 @@ impl Subtable {
                 (mask != 0 && place != TABLE_WORD).then_some((place, mask))
             })
         };
-        let with_addends = |(place, mask)| Touched { place, mask, addends: secret.addends(place) };
-        let mut first = [Touched::default(); LINE_WORDS];
+        let with_addends = |(place, mask)| MaskedWord { place, mask, addends: secret.addends(place) };
+        let mut first = [MaskedWord::default(); LINE_WORDS];
         let mut n_first = 0;
         for touched in touched(0).map(with_addends) {
             first[n_first] = touched;
@@ -115,94 +149,122 @@ impl Subtable {
     #[inline]
     pub fn tag_of(&self, key: &PacketKey) -> u32 {
         let word = |place| compare::word(&key.lines[0].0, place);
-        let first = self.first[..self.n_first].iter().fold(0, |sum, t| add(sum, word(t.place), t));
-        finish(first.wrapping_add(self.further_sum(key)))
+        let first = self.first[..self.n_first].iter().fold(0, |sum, t| t.add_to(sum, word(t.place)));
+        hash::tag(first.wrapping_add(self.further_sum(key)))
     }
 
     fn further_sum(&self, key: &PacketKey) -> u64 {
         let word = |place: usize| compare::word(&key.line(place / LINE_WORDS).0, place);
-        self.further.iter().fold(0, |sum, t| add(sum, word(t.place), t))
+        self.further.iter().fold(0, |sum, t| t.add_to(sum, word(t.place)))
     }
 
     /// Looks up the packets of `miss`. Writes `hits` and returns the packets that still miss.
-    #[inline]
-    pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
-        // One loop for each number of words, so that the words stay in registers.
-        let left = match (self.n_first, self.further.is_empty()) {
-            (0, true) => self.lookup_words::<0>(batch, miss, hits),
-            (1, true) => self.lookup_words::<1>(batch, miss, hits),
-            (2, true) => self.lookup_words::<2>(batch, miss, hits),
-            (3, true) => self.lookup_words::<3>(batch, miss, hits),
-            (4, true) => self.lookup_words::<4>(batch, miss, hits),
-            (5, true) => self.lookup_words::<5>(batch, miss, hits),
-            _ => self.lookup_tags(batch, miss, hits, |key| self.tag_of(key)),
-        };
-        self.hits += (miss.len() - left.len()) as u64;
-        left
-    }
-
-    #[inline(always)]
-    fn lookup_words<'g, const N: usize>(
-        &self,
-        batch: &LookupBatch<'_, 'g>,
-        miss: BatchMask,
-        hits: &mut Hits<'g>,
-    ) -> BatchMask {
-        let touched: [Touched; N] = std::array::from_fn(|i| self.first[i]);
-        let tag_of = |key: &PacketKey| {
-            let word = |place| compare::word(&key.lines[0].0, place);
-            finish(touched.iter().fold(0, |sum, t| add(sum, word(t.place), t)))
-        };
-        self.lookup_tags(batch, miss, hits, tag_of)
-    }
-
-    /// Looks up the packets of `miss` by their tags.
     ///
     /// Whether a packet matches is unpredictable. So all first buckets are read without a branch on the result, and
     /// only the packets that match or may match are looked at again. A branch for each packet cost 20 cycles in a
     /// search of 20 subtables, and 70 with the hash in the same loop (2026-11-20).
     #[inline(always)]
-    fn lookup_tags<'g>(
-        &self,
+    pub fn lookup<'g, V: VectorOps>(
+        &mut self,
+        ops: V,
+        columns: &BatchColumns,
         batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
-        tag_of: impl Fn(&PacketKey) -> u32,
     ) -> BatchMask {
         let mut tags = [0; BATCH_MAX];
-        let mut perhaps = 0;
+        // One loop for each number of words, so that the words stay in registers.
+        match (self.n_first, self.further.is_empty()) {
+            (0, true) => self.tags::<0, V>(ops, columns, batch, miss, &mut tags),
+            (1, true) => self.tags::<1, V>(ops, columns, batch, miss, &mut tags),
+            (2, true) => self.tags::<2, V>(ops, columns, batch, miss, &mut tags),
+            (3, true) => self.tags::<3, V>(ops, columns, batch, miss, &mut tags),
+            (4, true) => self.tags::<4, V>(ops, columns, batch, miss, &mut tags),
+            (5, true) => self.tags::<5, V>(ops, columns, batch, miss, &mut tags),
+            _ => self.tags_of_all(batch, miss, &mut tags),
+        }
+        let left = self.lookup_tags(ops, batch, miss, &tags, hits);
+        self.hits += (miss.len() - left.len()) as u64;
+        left
+    }
+
+    /// The tags of the packets of `miss`, whose masks have bits in `N` words of line 0 alone.
+    #[inline(always)]
+    fn tags<const N: usize, V: VectorOps>(
+        &self,
+        ops: V,
+        columns: &BatchColumns,
+        batch: &LookupBatch<'_, '_>,
+        miss: BatchMask,
+        tags: &mut [u32; BATCH_MAX],
+    ) {
+        let words: &[MaskedWord; N] = self.first.first_chunk().expect("invariant: N is at most LINE_WORDS");
+        if !columns.of.is_empty() && miss.len() >= TOGETHER_FROM {
+            let (tags, _) = tags.as_chunks_mut::<TOGETHER>();
+            for (at, tags) in tags.iter_mut().enumerate() {
+                if eighth(miss, at) != 0 {
+                    *tags = ops.masked_tags(&columns.by_eight[at], words);
+                }
+            }
+            return;
+        }
+        for i in miss {
+            let mut sum = 0;
+            for word in words {
+                sum = word.add_to(sum, compare::word(&batch.keys[i].lines[0].0, word.place));
+            }
+            tags[i] = hash::tag(sum);
+        }
+    }
+
+    /// The tags of the packets of `miss`, whatever the mask.
+    #[inline(never)]
+    fn tags_of_all(&self, batch: &LookupBatch<'_, '_>, miss: BatchMask, tags: &mut [u32; BATCH_MAX]) {
+        miss.into_iter().for_each(|i| tags[i] = self.tag_of(&batch.keys[i]));
+    }
+
+    /// Looks up the packets of `miss` by their tags.
+    #[inline(always)]
+    fn lookup_tags<'g, V: VectorOps>(
+        &self,
+        ops: V,
+        batch: &LookupBatch<'_, 'g>,
+        miss: BatchMask,
+        tags: &[u32; BATCH_MAX],
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         if self.index.is_large() {
             for i in miss {
-                tags[i] = tag_of(&batch.keys[i]);
                 self.index.prefetch(tags[i]);
             }
-            miss.into_iter().for_each(|i| perhaps |= u32::from(self.index.may_hold(tags[i])) << i);
-        } else {
-            for i in miss {
-                tags[i] = tag_of(&batch.keys[i]);
-                perhaps |= u32::from(self.index.may_hold(tags[i])) << i;
-            }
+        }
+        let mut perhaps = 0;
+        for i in miss {
+            perhaps |= u32::from(self.index.may_hold_with(ops, tags[i])) << i;
         }
         let mut found = 0;
         for i in BatchMask(perhaps) {
             let key = &batch.keys[i];
-            let flow = self.index.find(tags[i], |id| batch.flows.get(id).filter(|flow| flow.contains(key)));
-            if flow.is_some() {
-                hits[i] = flow;
+            // The first slot is nearly always right: otherwise two megaflows have one tag.
+            let hit = match self.index.first_id_with(ops, tags[i]) {
+                Some(id) => batch.flows.get(id),
+                None => None,
+            };
+            let hit = match hit {
+                Some(flow) if flow.contains_with(ops, key) => Some(flow),
+                _ => self.find_any(key, tags[i], batch),
+            };
+            if hit.is_some() {
+                hits[i] = hit;
                 found |= 1 << i;
             }
         }
         BatchMask(miss.0 & !found)
     }
-}
 
-#[inline(always)]
-fn finish(sum: u64) -> u32 {
-    tag((hash::finish(sum) >> 32) as u32)
-}
-
-/// Adds the term of one word to the sum.
-#[inline(always)]
-fn add(sum: u64, word: u64, touched: &Touched) -> u64 {
-    sum.wrapping_add(hash::product(word & touched.mask, touched.addends))
+    /// Looks up a packet in all slots of its tag.
+    #[inline(never)]
+    fn find_any<'g>(&self, key: &PacketKey, tag: u32, batch: &LookupBatch<'_, 'g>) -> Option<&'g Megaflow> {
+        self.index.find(tag, |id| batch.flows.get(id).filter(|flow| flow.contains(key)))
+    }
 }

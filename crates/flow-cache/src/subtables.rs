@@ -7,7 +7,7 @@
 
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
-use crate::tuple_space::{SubtableSearch, TupleSpace};
+use crate::tuple_space::{SearchState, SubtableSearch, TupleSpace};
 use crate::{FlowCounters, FlowDeleted, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -38,13 +38,12 @@ pub struct Subtables {
     n_subtables: usize,
     n_gone: u64,
     n_flows: usize,
-    probes: u64,
     rank_at_ms: u64,
     rank_soon: bool,
     /// Whether subtables are listed for pruning.
     prunes: bool,
     search: SubtableSearch,
-    quota: NodeQuota,
+    state: SearchState,
 }
 
 impl Subtables {
@@ -58,12 +57,11 @@ impl Subtables {
             n_subtables: 0,
             n_gone: 0,
             n_flows: 0,
-            probes: 0,
             rank_at_ms: 0,
             rank_soon: false,
             prunes: true,
             search: SubtableSearch::default(),
-            quota: NodeQuota(NODES_MAX),
+            state: SearchState::new(NodeQuota(NODES_MAX)),
         }
     }
 
@@ -81,13 +79,13 @@ impl Subtables {
     /// As [`Subtables::new`], with `nodes` trie nodes for pruning.
     #[cfg(test)]
     pub(crate) fn with_nodes(secret: &HashKey, nodes: usize) -> Self {
-        Subtables { quota: NodeQuota(nodes), ..Subtables::new(secret) }
+        Subtables { state: SearchState::new(NodeQuota(nodes)), ..Subtables::new(secret) }
     }
 
     /// Trie nodes that may still be made.
     #[cfg(test)]
     pub(crate) fn nodes_left(&self) -> usize {
-        self.quota.0
+        self.state.quota.0
     }
 
     /// The number of subtables.
@@ -102,7 +100,7 @@ impl Subtables {
 
     /// Subtables probed for hits since the last call: a hit in the third subtable counts three.
     pub fn take_probes(&mut self) -> u64 {
-        std::mem::take(&mut self.probes)
+        std::mem::take(&mut self.state.probes)
     }
 
     /// Inserts a megaflow under the key of one of its packets. Returns whether it was new.
@@ -112,7 +110,7 @@ impl Subtables {
             self.tables.push(TupleSpace::new(word, self.search));
             self.tables.len() - 1
         });
-        let quota = self.prunes.then_some(&mut self.quota);
+        let quota = self.prunes.then_some(&mut self.state.quota);
         let (is_new, is_new_mask) = self.tables[at].insert(key, flow, &self.secret, quota);
         self.n_subtables += usize::from(is_new_mask);
         self.rank_soon |= is_new_mask;
@@ -149,12 +147,12 @@ impl Subtables {
 
     fn remove_from(&mut self, at: usize, deleted: &FlowDeleted) {
         let table = &mut self.tables[at];
-        let removed = table.remove(deleted, &mut self.quota);
+        let removed = table.remove(deleted, &mut self.state.quota);
         self.n_flows -= usize::from(removed.flow);
         self.n_subtables -= usize::from(removed.subtable);
         self.n_gone += u64::from(removed.subtable);
         if removed.subtable && table.is_empty() {
-            table.give_back(&mut self.quota);
+            table.give_back(&mut self.state.quota);
             self.by_word.remove(&table.word);
             self.tables.swap_remove(at);
             if let Some(moved) = self.tables.get(at) {
@@ -196,7 +194,7 @@ impl Subtables {
 impl Subtables {
     /// Searches for the key of each packet in `miss`, as a [`LookupStage`](crate::LookupStage) does.
     pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
-        self.by_table(batch, miss, |table, probes, quota, same| table.lookup(batch, same, hits, probes, quota))
+        self.by_table(batch, miss, |table, state, same| table.lookup(batch, same, hits, state))
     }
 
     /// Asks one subtable for each packet: the one that `hints[i]` names, which is its place in its table plus one.
@@ -208,8 +206,8 @@ impl Subtables {
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
-        self.probes += miss.len() as u64;
-        self.by_table(batch, miss, |table, _, _, same| table.lookup_at(hints, batch, same, hits))
+        self.state.probes += miss.len() as u64;
+        self.by_table(batch, miss, |table, _, same| table.lookup_at(hints, batch, same, hits))
     }
 
     /// The hint for the subtable of this megaflow, to which `key` belongs. `None` if the number does not fit.
@@ -232,7 +230,7 @@ impl Subtables {
         &mut self,
         batch: &LookupBatch<'_, '_>,
         miss: BatchMask,
-        mut look: impl FnMut(&mut TupleSpace, &mut u64, &mut NodeQuota, BatchMask) -> BatchMask,
+        mut look: impl FnMut(&mut TupleSpace, &mut SearchState, BatchMask) -> BatchMask,
     ) -> BatchMask {
         let (mut todo, mut left) = (miss, miss);
         while let Some(first) = todo.into_iter().next() {
@@ -242,7 +240,7 @@ impl Subtables {
             todo.filter(|&i| table_word(&batch.keys[i]) == word).for_each(|i| same.insert(i));
             todo = BatchMask(todo.0 & !same.0);
             let Some(at) = self.table_at(word) else { continue };
-            let missing = look(&mut self.tables[at], &mut self.probes, &mut self.quota, same);
+            let missing = look(&mut self.tables[at], &mut self.state, same);
             left = BatchMask(left.0 & !(same.0 & !missing.0));
         }
         left

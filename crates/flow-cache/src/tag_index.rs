@@ -5,10 +5,11 @@
 //! needs no tombstones. Source of the idea: folly's F14 (overflow counts).
 
 use crate::bucket::{Bucket, slots};
-use sluice_simd::prefetch;
+use sluice_simd::{VectorOps, prefetch};
 
 /// Slots of a bucket; the last lane counts overflow.
 const SLOTS: usize = 7;
+const SLOTS_AND_COUNT: usize = SLOTS + 1;
 const SLOT_BITS: u32 = (1 << SLOTS) - 1;
 
 /// Lookups prefetch from this many buckets on; a smaller index is in the first-level cache anyway.
@@ -50,10 +51,18 @@ impl TagIndex {
 
     /// Whether the tag may be in the index, judged by its first bucket. No branch depends on the answer.
     #[inline(always)]
-    pub fn may_hold(&self, tag: u32) -> bool {
+    pub fn may_hold_with<V: VectorOps>(&self, ops: V, tag: u32) -> bool {
         let bucket = &self.buckets[self.home(tag)];
         // Lane 7 is the overflow count. If it equals the tag by chance, it is not zero.
-        (bucket.matching(tag) | bucket.tags[SLOTS]) != 0
+        (bucket.matching_with(ops, tag) | bucket.tags[SLOTS]) != 0
+    }
+
+    /// The id in the first slot of that tag in its first bucket, if there is one.
+    #[inline(always)]
+    pub fn first_id_with<V: VectorOps>(&self, ops: V, tag: u32) -> Option<u32> {
+        let bucket = &self.buckets[self.home(tag)];
+        let same = bucket.matching_with(ops, tag) & SLOT_BITS;
+        if same == 0 { None } else { Some(bucket.ids[same.trailing_zeros() as usize % SLOTS_AND_COUNT]) }
     }
 
     /// An id of that tag in its first bucket, if there is one.
@@ -166,6 +175,7 @@ impl TagIndex {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sluice_simd::vector_ops::Scalar;
     use std::collections::BTreeSet;
 
     proptest! {
@@ -188,7 +198,7 @@ mod tests {
                     index.find(tag, |id| { assert!(ids.insert(id)); None::<()> });
                     let want: BTreeSet<_> = twin.iter().filter(|p| p.0 == tag).map(|p| p.1).collect();
                     prop_assert_eq!(&ids, &want);
-                    prop_assert!(index.may_hold(tag) || want.is_empty());
+                    prop_assert!(index.may_hold_with(Scalar, tag) || want.is_empty());
                 }
             }
         }

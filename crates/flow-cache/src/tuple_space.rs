@@ -7,13 +7,14 @@
 
 use crate::prefixes::NodeQuota;
 use crate::pruning::Pruning;
-use crate::subtable::Subtable;
+use crate::subtable::{BatchColumns, Subtable};
 use crate::{FlowDeleted, Hits, LookupBatch, Mask, Megaflow};
 use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{HashKey, prefetch};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{HashKey, VectorOps, prefetch};
 use sluice_sync::Slots;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -69,6 +70,24 @@ pub(crate) struct TupleSpace {
     prune_from: usize,
     /// Whether those with the most recent hits are asked first.
     ranks: bool,
+}
+
+/// What the searches of all (in_port, recirc_id) share.
+#[derive(Debug)]
+pub(crate) struct SearchState {
+    /// Subtables asked for the hits.
+    pub probes: u64,
+    /// Trie nodes that may still be made.
+    pub quota: NodeQuota,
+    /// Memory of the search under way.
+    columns: BatchColumns,
+}
+
+impl SearchState {
+    /// Before the first search.
+    pub fn new(quota: NodeQuota) -> Self {
+        SearchState { probes: 0, quota, columns: BatchColumns::default() }
+    }
 }
 
 /// A mask's address. `MegaflowTable` keeps one copy of each mask, so equal masks have one address.
@@ -189,21 +208,20 @@ impl TupleSpace {
     }
 
     /// Looks up the packets of `miss`, all of this (in_port, recirc_id). Writes `hits` and returns the packets that
-    /// still miss. Adds to `probes` how many subtables were asked for the hits.
+    /// still miss.
     #[inline]
     pub fn lookup<'g>(
         &mut self,
         batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
-        probes: &mut u64,
-        quota: &mut NodeQuota,
+        search: &mut SearchState,
     ) -> BatchMask {
         if self.pruning.is_none() || self.ranking.len() < self.prune_from {
-            let mut search = Search { batch, hits, probes };
-            return search.in_turn(&mut self.subtables, self.ranking.iter(), 0, miss);
+            let subtables = &mut self.subtables;
+            return batch.isa.run(InTurn { batch, hits, search, subtables, places: [&self.ranking, &[]], miss });
         }
-        self.lookup_pruned(batch, miss, hits, probes, quota)
+        self.lookup_pruned(batch, miss, hits, search)
     }
 
     #[inline(never)]
@@ -212,16 +230,14 @@ impl TupleSpace {
         batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
-        probes: &mut u64,
-        quota: &mut NodeQuota,
+        search: &mut SearchState,
     ) -> BatchMask {
-        self.list_one_more(batch.flows, quota);
+        self.list_one_more(batch.flows, &mut search.quota);
         let (subtables, first) = (&mut self.subtables, &self.ranking[..FIRST]);
-        let mut search = Search { batch, hits: &mut *hits, probes: &mut *probes };
-        let mut left = search.in_turn(subtables, first.iter(), 0, miss);
-        let unlisted = self.unlisted.iter().filter(|place| !first.contains(place));
-        let asked = FIRST + unlisted.clone().count();
-        left = search.in_turn(subtables, unlisted, FIRST, left);
+        let asked = FIRST + self.unlisted.iter().filter(|place| !first.contains(place)).count();
+        let (hits_found, places) = (&mut *hits, [first, &self.unlisted[..]]);
+        let in_turn = InTurn { batch, hits: hits_found, search, subtables: &mut *subtables, places, miss };
+        let mut left = batch.isa.run(in_turn);
         let Some(pruning) = &self.pruning else { return left };
         let mut ahead = Ahead::new();
         ahead.fetch(pruning, subtables, first, batch, left);
@@ -250,7 +266,7 @@ impl TupleSpace {
             if hit.is_some() {
                 hits[i] = hit;
                 left.remove(i);
-                *probes += n;
+                search.probes += n;
             }
         }
         left
@@ -377,32 +393,37 @@ impl Ahead {
     }
 }
 
-/// A search for the packets of a batch.
-struct Search<'s, 'k, 'g> {
+/// A search for the packets of `miss` in subtables one after another: those at `places[0]`, then those that are at
+/// `places[1]` alone. Writes `hits` and returns the packets that still miss.
+struct InTurn<'s, 'k, 'g> {
     batch: &'s LookupBatch<'k, 'g>,
     hits: &'s mut Hits<'g>,
-    /// Counts the subtables asked for hits.
-    probes: &'s mut u64,
+    search: &'s mut SearchState,
+    subtables: &'s mut [Option<Subtable>],
+    places: [&'s [u32]; 2],
+    miss: BatchMask,
 }
 
-impl Search<'_, '_, '_> {
-    /// Asks subtables one after another about the packets of `miss`. `asked` subtables were asked before.
+impl Kernel for InTurn<'_, '_, '_> {
+    type Output = BatchMask;
+
     #[inline(always)]
-    fn in_turn<'a>(
-        &mut self,
-        subtables: &mut [Option<Subtable>],
-        places: impl Iterator<Item = &'a u32>,
-        asked: usize,
-        mut miss: BatchMask,
-    ) -> BatchMask {
-        for (at, place) in places.enumerate() {
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        let InTurn { batch, hits, search, subtables, places: [first, further], mut miss } = self;
+        search.columns.fill(ops, batch.keys, miss);
+        let mut asked = 0;
+        for (at, place) in first.iter().chain(further).enumerate() {
             if miss.is_empty() {
                 break;
             }
+            if at >= first.len() && first.contains(place) {
+                continue;
+            }
             let Some(subtable) = &mut subtables[*place as usize] else { continue };
+            asked += 1;
             let before = miss.len();
-            miss = subtable.lookup(self.batch, miss, self.hits);
-            *self.probes += ((asked + at + 1) * (before - miss.len())) as u64;
+            miss = subtable.lookup(ops, &search.columns, batch, miss, hits);
+            search.probes += (asked * (before - miss.len())) as u64;
         }
         miss
     }

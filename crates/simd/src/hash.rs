@@ -14,13 +14,14 @@ pub const PLACES: usize = 40;
 
 /// The secret of the hash, drawn at start (or fixed, in `replay`).
 #[derive(Clone)]
+#[repr(align(64))] // so that vectors of it are loaded by one instruction
 pub struct HashKey {
     /// For place `p`: the addend of the low half in the low half, that of the high half in the high half.
     addends: [u64; PLACES],
 }
 
 /// The multiplier of the finaliser: 2^64 divided by the golden ratio, made odd.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl HashKey {
     /// The key generated from `seed` by splitmix64.
@@ -71,6 +72,31 @@ pub fn product(word: u64, addends: u64) -> u64 {
     let low = (word as u32).wrapping_add(addends as u32);
     let high = ((word >> 32) as u32).wrapping_add((addends >> 32) as u32);
     u64::from(low) * u64::from(high)
+}
+
+/// A word of a key in which a mask has bits: its place, those bits, and the addends of that place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MaskedWord {
+    /// The place in the key.
+    pub place: usize,
+    /// The mask's bits there.
+    pub mask: u64,
+    /// What the hash adds there.
+    pub addends: u64,
+}
+
+impl MaskedWord {
+    /// Adds the term of a key's word at this place to the sum.
+    #[inline(always)]
+    pub fn add_to(&self, sum: u64, word: u64) -> u64 {
+        sum.wrapping_add(product(word & self.mask, self.addends))
+    }
+}
+
+/// Turns a sum into a tag of 32 bits, the high half of the hash; never 0, which stands for an empty slot.
+#[inline(always)]
+pub fn tag(sum: u64) -> u32 {
+    ((finish(sum) >> 32) as u32).max(1)
 }
 
 /// Turns a sum into the hash: every bit usable, the high 32 as good as the low.

@@ -52,8 +52,7 @@ const TCP_FLAGS_AT: usize = L4 + 12;
 const _: () = assert!(TCP_FLAGS_AT + 2 == SOURCE);
 
 /// The bits of line 0 that a packet of UDP has, and one of TCP: the flags, 12 bits of two bytes, are TCP's.
-const UDP: [u64; 8] = with_flags(0);
-const TCP: [u64; 8] = with_flags(0x0fff);
+const KEEP: [[u64; 8]; 2] = [with_flags(0), with_flags(0x0fff)];
 
 const fn with_flags(flags: u16) -> [u64; 8] {
     let at = layout::TCP_FLAGS.offset;
@@ -62,29 +61,34 @@ const fn with_flags(flags: u16) -> [u64; 8] {
     bits
 }
 
+/// Ethernet type, version and header length, of which the type of service, the fourth byte, is none.
+const IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+const ANY_TOS: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
+
+/// Fragment offset, "more fragments" and protocol, of four bytes with "don't fragment" and the time to live.
+const KIND_BITS: u32 = u32::from_le_bytes([0x3f, 0xff, 0, 0xff]);
+const WHOLE_UDP: u32 = u32::from_le_bytes([0, 0, 0, ip_proto::UDP]);
+const WHOLE_TCP: u32 = u32::from_le_bytes([0, 0, 0, ip_proto::TCP]);
+
 /// Writes the key of one of the commonest packets; `false` if the packet is none, and then the key is as it was.
+///
+/// UDP and TCP alternate in real traffic, so no branch tells them apart.
 #[inline(always)]
 pub(super) fn read<V: VectorOps>(ops: V, bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bool {
-    /// Ethernet type, version and header length, of which the type of service, the fourth byte, is none.
-    const IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
-    const ANY_TOS: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
-
     let Some(start) = bytes.first_chunk::<SOURCE>() else { return false };
-    let number = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
-    let total = usize::from(number(IP + 2));
+    let total = usize::from(u16::from_be_bytes([start[IP + 2], start[IP + 3]]));
     let padding = (bytes.len() - IP).wrapping_sub(total);
-    let is_tcp = start[IP + 9] == ip_proto::TCP;
+    let kind = half(start, IP + 6) & KIND_BITS;
+    let is_tcp = kind == WHOLE_TCP;
     let tcp_size = usize::from(start[TCP_FLAGS_AT] >> 4) * 4;
     let least = IPV4_SIZE + if is_tcp { tcp_size } else { UDP_SIZE };
     // The checks are those of `ordinary`, all at once.
     let is_common = (half(start, 12) & ANY_TOS == IPV4)
-        & (number(IP + 6) & 0x3fff == 0)
+        & ((kind == WHOLE_UDP) | is_tcp & (tcp_size >= TCP_SIZE))
         & (padding <= usize::from(u16::MAX))
-        & (total >= least)
-        & (start[IP + 9] == ip_proto::UDP || is_tcp && tcp_size >= TCP_SIZE);
+        & (total >= least);
     if is_common {
-        let keep = if is_tcp { &TCP } else { &UDP };
-        ops.permute::<LineOf>(start, keep, &metadata.words, &mut key.lines[0].0);
+        ops.permute::<LineOf>(start, &KEEP[usize::from(is_tcp)], &metadata.words, &mut key.lines[0].0);
     }
     is_common
 }

@@ -1,6 +1,7 @@
 //! AVX2: half a line in a register.
 
-use super::{NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
+use super::{Columns, NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
+use crate::hash::{MaskedWord, SPREAD};
 use crate::isa::{Isa, Set};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -59,40 +60,107 @@ impl Avx2 {
     }
 }
 
-/// The shuffles of a permutation, for each half of the line and each third of the source.
-struct Shuffles<P>(PhantomData<P>);
-
-impl<P: Permutation> Shuffles<P> {
-    const BY_HALF: [[[u8; 32]; SOURCE / 16]; 2] = {
-        // A byte with its high bit set is shuffled to zero.
-        let mut shuffles = [[[0x80; 32]; SOURCE / 16]; 2];
-        let mut i = 0;
-        while i < 64 {
-            let from = P::FROM[i];
-            if from != NOWHERE {
-                shuffles[i / 32][from as usize / 16][i % 32] = from % 16;
-            }
-            i += 1;
+impl Avx2 {
+    /// Four lines' words at four places: `[place]`, a register of the four lines.
+    #[inline(always)]
+    fn transpose_four(self, lines: [&[u8; 64]; 4], at: usize) -> [__m256i; 4] {
+        let [a, b, c, d] = lines;
+        let (a, b, c, d) = (self.half(a, at), self.half(b, at), self.half(c, at), self.half(d, at));
+        // SAFETY: a `self` exists only if the processor has AVX2.
+        unsafe {
+            let (ab_even, ab_odd) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+            let (cd_even, cd_odd) = (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+            [
+                _mm256_permute2x128_si256::<0x20>(ab_even, cd_even),
+                _mm256_permute2x128_si256::<0x20>(ab_odd, cd_odd),
+                _mm256_permute2x128_si256::<0x31>(ab_even, cd_even),
+                _mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
+            ]
         }
-        shuffles
-    };
-
-    /// Whether a half takes any byte from a third.
-    const fn draws(half: usize, third: usize) -> bool {
-        let (shuffle, mut i) = (&Self::BY_HALF[half][third], 0);
-        while i < 32 {
-            if shuffle[i] != 0x80 {
-                return true;
-            }
-            i += 1;
-        }
-        false
     }
 
-    const DRAWS: [[bool; SOURCE / 16]; 2] = [
-        [Self::draws(0, 0), Self::draws(0, 1), Self::draws(0, 2)],
-        [Self::draws(1, 0), Self::draws(1, 1), Self::draws(1, 2)],
-    ];
+    /// The tags of four lines, each in the high half of its lane.
+    #[inline(always)]
+    fn masked_tags_of_four<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N], at: usize) -> __m256i {
+        // SAFETY: a `self` exists only if the processor has AVX2.
+        unsafe {
+            let mut sum = _mm256_setzero_si256();
+            for word in words {
+                let masked =
+                    _mm256_and_si256(self.half(&columns[word.place % 8], at), _mm256_set1_epi64x(word.mask as i64));
+                let both = _mm256_add_epi32(masked, _mm256_set1_epi64x(word.addends as i64));
+                sum = _mm256_add_epi64(sum, _mm256_mul_epu32(both, _mm256_srli_epi64::<32>(both)));
+            }
+            // `hash::finish`, of which the high half is wanted: that of the product of 64 bits.
+            let folded = _mm256_xor_si256(sum, _mm256_srli_epi64::<32>(sum));
+            let low = _mm256_mul_epu32(folded, _mm256_set1_epi64x((SPREAD & 0xffff_ffff) as i64));
+            let cross = _mm256_mullo_epi32(folded, _mm256_set1_epi64x(SPREAD.rotate_left(32) as i64));
+            _mm256_add_epi32(_mm256_add_epi32(low, cross), _mm256_slli_epi64::<32>(cross))
+        }
+    }
+}
+
+/// A permutation as shuffles. A shuffle moves bytes within a lane of 16, so each lane of the result is drawn from windows
+/// of 16 bytes of the source, which begin where its first missing byte comes from.
+struct Shuffles<P>(PhantomData<P>);
+
+/// One shuffle of half a line: where each lane's window begins, and what each byte takes from it.
+#[derive(Clone, Copy)]
+struct Shuffle {
+    windows: [usize; 2],
+    bytes: [u8; 32],
+    /// Whether any byte comes from it.
+    is_used: bool,
+}
+
+/// Shuffles of half a line: windows of 16 bytes that cover the source.
+const ROUNDS: usize = SOURCE / 16;
+
+impl<P: Permutation> Shuffles<P> {
+    const BY_HALF: [[Shuffle; ROUNDS]; 2] = [Self::of_half(0), Self::of_half(1)];
+
+    const fn of_half(half: usize) -> [Shuffle; ROUNDS] {
+        // A byte with its high bit set is shuffled to zero.
+        let mut shuffles = [Shuffle { windows: [0; 2], bytes: [0x80; 32], is_used: false }; ROUNDS];
+        let mut is_drawn = [false; 32];
+        let mut round = 0;
+        while round < ROUNDS {
+            let mut lane = 0;
+            while lane < 2 {
+                let window = Self::first_missing(half, lane, &is_drawn);
+                if window < SOURCE {
+                    let window = if window > SOURCE - 16 { SOURCE - 16 } else { window };
+                    shuffles[round].windows[lane] = window;
+                    let mut i = 16 * lane;
+                    while i < 16 * lane + 16 {
+                        let from = P::FROM[32 * half + i] as usize;
+                        if !is_drawn[i] && window <= from && from < window + 16 {
+                            shuffles[round].bytes[i] = (from - window) as u8;
+                            shuffles[round].is_used = true;
+                            is_drawn[i] = true;
+                        }
+                        i += 1;
+                    }
+                }
+                lane += 1;
+            }
+            round += 1;
+        }
+        shuffles
+    }
+
+    /// The first place of the source from which a byte of the lane is still to be drawn; beyond the source if none is.
+    const fn first_missing(half: usize, lane: usize, is_drawn: &[bool; 32]) -> usize {
+        let (mut first, mut i) = (NOWHERE as usize, 16 * lane);
+        while i < 16 * lane + 16 {
+            let from = P::FROM[32 * half + i];
+            if from != NOWHERE && !is_drawn[i] && (from as usize) < first {
+                first = from as usize;
+            }
+            i += 1;
+        }
+        first
+    }
 }
 
 impl VectorOps for Avx2 {
@@ -150,17 +218,51 @@ impl VectorOps for Avx2 {
     }
 
     #[inline(always)]
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+        let [a, b, c, d, e, f, g, h] = lines;
+        for at in 0..2 {
+            let first = self.transpose_four([a, b, c, d], at);
+            let second = self.transpose_four([e, f, g, h], at);
+            for i in 0..4 {
+                let to = columns[4 * at + i].as_mut_ptr().cast::<__m256i>();
+                // SAFETY: a `self` exists only if the processor has AVX2; a column has 64 bytes.
+                unsafe {
+                    _mm256_storeu_si256(to, first[i]);
+                    _mm256_storeu_si256(to.add(1), second[i]);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn masked_tags<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N]) -> [u32; TOGETHER] {
+        let first = self.masked_tags_of_four(columns, words, 0);
+        let second = self.masked_tags_of_four(columns, words, 1);
+        let mut tags = [0; TOGETHER];
+        // SAFETY: a `self` exists only if the processor has AVX2; the store writes the 32 bytes of `tags`.
+        unsafe {
+            // The high halves of both, lanes 0, 1, 4, 5, 2, 3, 6, 7; then in order.
+            let high = _mm256_shuffle_ps::<0xdd>(_mm256_castsi256_ps(first), _mm256_castsi256_ps(second));
+            let ordered = _mm256_permute4x64_epi64::<0xd8>(_mm256_castps_si256(high));
+            _mm256_storeu_si256(tags.as_mut_ptr().cast(), _mm256_max_epu32(ordered, _mm256_set1_epi32(1)));
+        }
+        tags
+    }
+
+    #[inline(always)]
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]) {
         for at in 0..2 {
-            // SAFETY: a `self` exists only if the processor has AVX2. A third of the source is 16
-            // bytes, half of the line is 32.
+            // SAFETY: a `self` exists only if the processor has AVX2. A window is 16 of the source's bytes, half of the
+            // line is 32.
             unsafe {
                 let mut drawn = _mm256_setzero_si256();
-                for third in 0..SOURCE / 16 {
-                    if Shuffles::<P>::DRAWS[at][third] {
-                        let shuffle = _mm256_loadu_si256(Shuffles::<P>::BY_HALF[at][third].as_ptr().cast());
-                        let bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.as_ptr().add(16 * third).cast()));
-                        drawn = _mm256_or_si256(drawn, _mm256_shuffle_epi8(bytes, shuffle));
+                for round in 0..ROUNDS {
+                    let shuffle = const { &Shuffles::<P>::BY_HALF }[at][round];
+                    if shuffle.is_used {
+                        let low = _mm_loadu_si128(from.as_ptr().add(shuffle.windows[0]).cast());
+                        let high = _mm_loadu_si128(from.as_ptr().add(shuffle.windows[1]).cast());
+                        let by = _mm256_loadu_si256(shuffle.bytes.as_ptr().cast());
+                        drawn = _mm256_or_si256(drawn, _mm256_shuffle_epi8(_mm256_set_m128i(high, low), by));
                     }
                 }
                 let line = _mm256_or_si256(_mm256_and_si256(drawn, self.half(keep, at)), self.half(base, at));

@@ -1,6 +1,7 @@
 //! AVX-512: a line in a register.
 
-use super::{Permutation, SOURCE, TOGETHER, VectorOps};
+use super::{Columns, Permutation, SOURCE, TOGETHER, VectorOps};
+use crate::hash::{MaskedWord, SPREAD};
 use crate::isa::{Isa, Set};
 use std::arch::x86_64::*;
 
@@ -94,6 +95,57 @@ impl VectorOps for Avx512 {
         // SAFETY: a `self` exists only if the processor has AVX-512; the store writes the 64 bytes of `sums`.
         unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), self.add_quarters(first, second)) };
         sums
+    }
+
+    #[inline(always)]
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+        // SAFETY: a `self` exists only if the processor has AVX-512; a column has 64 bytes.
+        unsafe {
+            // Words of neighbouring lines side by side: even places, odd places. Then quarters, twice.
+            let mut pairs = [_mm512_setzero_si512(); 8];
+            for i in 0..4 {
+                let (even, odd) = (self.whole(lines[2 * i]), self.whole(lines[2 * i + 1]));
+                pairs[i] = _mm512_unpacklo_epi64(even, odd);
+                pairs[4 + i] = _mm512_unpackhi_epi64(even, odd);
+            }
+            for odd in 0..2 {
+                let (ab, cd) = (pairs[4 * odd], pairs[4 * odd + 1]);
+                let (ef, gh) = (pairs[4 * odd + 2], pairs[4 * odd + 3]);
+                // Quarter q holds places 2q and 2q + 1; `low` has quarters 0 and 2, `high` 1 and 3.
+                let (low, low2) = (_mm512_shuffle_i64x2::<0x88>(ab, cd), _mm512_shuffle_i64x2::<0x88>(ef, gh));
+                let (high, high2) = (_mm512_shuffle_i64x2::<0xdd>(ab, cd), _mm512_shuffle_i64x2::<0xdd>(ef, gh));
+                let by_quarter = [
+                    _mm512_shuffle_i64x2::<0x88>(low, low2),
+                    _mm512_shuffle_i64x2::<0x88>(high, high2),
+                    _mm512_shuffle_i64x2::<0xdd>(low, low2),
+                    _mm512_shuffle_i64x2::<0xdd>(high, high2),
+                ];
+                for quarter in 0..4 {
+                    _mm512_storeu_si512(columns[2 * quarter + odd].as_mut_ptr().cast(), by_quarter[quarter]);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn masked_tags<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N]) -> [u32; TOGETHER] {
+        let mut tags = [0; TOGETHER];
+        // SAFETY: a `self` exists only if the processor has AVX-512; the store writes the 32 bytes of `tags`.
+        unsafe {
+            let mut sum = _mm512_setzero_si512();
+            for word in words {
+                let masked =
+                    _mm512_and_si512(self.whole(&columns[word.place % 8]), _mm512_set1_epi64(word.mask as i64));
+                let both = _mm512_add_epi32(masked, _mm512_set1_epi64(word.addends as i64));
+                sum = _mm512_add_epi64(sum, _mm512_mul_epu32(both, _mm512_srli_epi64::<32>(both)));
+            }
+            let folded = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
+            // The high half of `hash::finish` is that of this product.
+            let spread = _mm512_mullo_epi64(folded, _mm512_set1_epi64(SPREAD as i64));
+            let high = _mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(spread));
+            _mm256_storeu_si256(tags.as_mut_ptr().cast(), _mm256_max_epu32(high, _mm256_set1_epi32(1)));
+        }
+        tags
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! for that set, so the operations are inlined and keep their operands in registers. Each instruction set has a file;
 //! [`Scalar`] is the specification.
 
+use crate::hash::MaskedWord;
 use crate::isa::Isa;
 
 #[cfg(target_arch = "x86_64")]
@@ -24,6 +25,9 @@ pub use scalar::Scalar;
 
 /// Lines that are hashed together.
 pub const TOGETHER: usize = 8;
+
+/// The words of eight lines by place: `[place][line]`. So one vector holds the same word of several lines.
+pub type Columns = [[u64; TOGETHER]; 8];
 
 /// Bytes that a permutation reads: Ethernet, IPv4 and L4 up to TCP's flags, and two bytes that are always zero.
 pub const SOURCE: usize = 48;
@@ -50,6 +54,12 @@ pub trait VectorOps: Copy {
 
     /// The sums that [`HashKey::line`](crate::HashKey::line) computes for these lines, with these addends.
     fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER];
+
+    /// Writes the words of eight lines by place.
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns);
+
+    /// The tag ([`hash::tag`](crate::hash::tag)) of each line over these words.
+    fn masked_tags<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N]) -> [u32; TOGETHER];
 
     /// Writes a line: byte `i` is `from[P::FROM[i]]`, masked by `keep`, with the bits of `base` added.
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]);

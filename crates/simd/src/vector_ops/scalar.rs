@@ -1,6 +1,7 @@
 //! Plain code, which is the specification. On x86-64, signatures and tags use SSE2, which every processor has.
 
-use super::{NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
+use super::{Columns, NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
+use crate::hash::MaskedWord;
 use crate::isa::Isa;
 use crate::{compare, hash, lanes, signature};
 
@@ -36,6 +37,24 @@ impl VectorOps for Scalar {
         lines.map(|line| {
             let words = compare::words(line);
             (0..8).fold(0, |sum: u64, i| sum.wrapping_add(hash::product(words[i], addends[i])))
+        })
+    }
+
+    #[inline(always)]
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+        for (i, line) in lines.into_iter().enumerate() {
+            let words = compare::words(line);
+            for place in 0..8 {
+                columns[place][i] = words[place];
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn masked_tags<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N]) -> [u32; TOGETHER] {
+        std::array::from_fn(|i| {
+            let sum = words.iter().fold(0, |sum: u64, word| word.add_to(sum, columns[word.place % 8][i]));
+            hash::tag(sum)
         })
     }
 

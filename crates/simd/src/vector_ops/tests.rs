@@ -3,7 +3,7 @@
 use super::*;
 use crate::HashKey;
 use crate::compare;
-use crate::hash::splitmix64;
+use crate::hash::{MaskedWord, splitmix64};
 use crate::isa::Kernel;
 
 /// A permutation with every case: reversed, repeated, from every third of the source, and zero bytes.
@@ -43,7 +43,7 @@ struct Say<'a> {
     wanted: u32,
 }
 
-type Said = (bool, u16, u32, [u64; TOGETHER], [[u8; 64]; 2]);
+type Said = (bool, u16, u32, [u64; TOGETHER], [[u8; 64]; 2], Columns, [[u32; TOGETHER]; 3]);
 
 impl Kernel for Say<'_> {
     type Output = Said;
@@ -59,12 +59,22 @@ impl Kernel for Say<'_> {
         let mut permuted = [[0xa5; 64]; 2];
         ops.permute::<Scrambled>(source, &mask, &want, &mut permuted[0]);
         ops.permute::<Plain>(source, &[u64::MAX; 8], &words[1], &mut permuted[1]);
+        let mut columns = [[0xa5; TOGETHER]; 8];
+        ops.transpose(std::array::from_fn(|i| &lines[i]), &mut columns);
+        let term = |place: usize| MaskedWord { place, mask: mask[place % 8], addends: words[2][place % 8] };
+        let tags_by_words = [
+            ops.masked_tags::<0>(&columns, &[]),
+            ops.masked_tags(&columns, &[term(7)]),
+            ops.masked_tags(&columns, &[term(1), term(2), term(4), term(14)]),
+        ];
         (
             ops.masked_eq(&lines[0], &mask, &want),
             ops.signatures(&signatures, wanted as u16 | 0x8000),
             ops.tags(&tags, wanted << 30),
             ops.sums(&words[2], std::array::from_fn(|i| &lines[i])),
             permuted,
+            columns,
+            tags_by_words,
         )
     }
 }
@@ -95,6 +105,29 @@ fn every_instruction_set_agrees_with_scalar() {
         }
     }
     assert_eq!(equal, 10_000);
+}
+
+/// A sum whose tag would be 0 has tag 1, as an empty slot is 0. Found by the finaliser's inverse: the sum 0 is its own.
+#[test]
+fn no_tag_is_zero() {
+    struct Tags;
+    impl Kernel for Tags {
+        type Output = [u32; TOGETHER];
+        #[inline(always)]
+        fn run<V: VectorOps>(self, ops: V) -> [u32; TOGETHER] {
+            ops.masked_tags::<1>(&[[0; TOGETHER]; 8], &[MaskedWord::default()])
+        }
+    }
+    Isa::available().into_iter().for_each(|isa| assert_eq!(isa.run(Tags), [1; TOGETHER], "{isa:?}"));
+}
+
+#[test]
+fn columns_are_words_by_place() {
+    let lines: [[u8; 64]; TOGETHER] = std::array::from_fn(|line| std::array::from_fn(|i| (line * 8 + i / 8) as u8));
+    let mut columns = [[0; TOGETHER]; 8];
+    Scalar.transpose(std::array::from_fn(|i| &lines[i]), &mut columns);
+    let word = |line: usize, place: usize| u64::from_ne_bytes([(line * 8 + place) as u8; 8]);
+    assert!((0..64).all(|i| columns[i % 8][i / 8] == word(i / 8, i % 8)));
 }
 
 #[test]
