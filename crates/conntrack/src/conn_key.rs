@@ -120,22 +120,18 @@ pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     if !is_ipv4 || !is_whole || total < IPV4_SIZE + UDP_SIZE || padding > usize::from(u16::MAX) {
         return None;
     }
-    // A ones' complement sum is correct in either byte order.
-    let (words, _) = header.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     let l4 = &bytes[L4..L3 + total];
     let has_ports = start[L4..L4 + 2] != [0, 0] && start[L4 + 2..L4 + 4] != [0, 0];
     let is_sum_free = header[9] == ip_proto::UDP && start[L4 + 6..L4 + 8] == [0, 0];
-    if checksum::finish(sum) != 0 || !has_ports {
+    if checksum::finish(checksum::native_sum(header)) != 0 || !has_ports {
         return None;
     }
-    let is_sound = match header[9] {
-        ip_proto::UDP if is_sum_free => {
-            (UDP_SIZE..=l4.len()).contains(&usize::from(u16::from_be_bytes([start[L4 + 4], start[L4 + 5]])))
-        }
-        ip_proto::UDP | ip_proto::TCP => is_sound(l4, &addresses(header, false, header[9], 0)?, true),
-        _ => false,
-    };
+    // The pseudo header: both addresses, protocol, and the size of what the checksum covers.
+    let [high, low] = ((total - IPV4_SIZE) as u16).to_be_bytes();
+    let pseudo = || checksum::native_sum(&header[12..]) + checksum::native_sum(&[0, header[9], high, low]);
+    let is_sound = matches!(header[9], ip_proto::UDP | ip_proto::TCP)
+        && lengths_fit(l4, header[9])
+        && (is_sum_free || checksum::finish(pseudo() + checksum::native_sum(l4)) == 0);
     is_sound.then_some((L4..L3 + total, header[9]))
 }
 
@@ -155,20 +151,27 @@ pub(crate) fn addresses(header: &[u8], v6: bool, proto: u8, zone: u16) -> Option
 /// Whether the L4 header is whole, its own lengths fit, and its checksum, if it is to be looked at, is right.
 fn is_sound(l4: &[u8], tuple: &Tuple, verify: bool) -> bool {
     let is_sum_right = || !verify || sum_is_right(l4, tuple);
-    match tuple.proto {
+    lengths_fit(l4, tuple.proto)
+        && match tuple.proto {
+            ip_proto::UDP => !tuple.v6 && l4[6..UDP_SIZE] == [0, 0] || is_sum_right(),
+            ip_proto::TCP => is_sum_right(),
+            ip_proto::ICMP if !tuple.v6 => is_sum_right(),
+            ip_proto::ICMPV6 if tuple.v6 => is_sum_right(),
+            _ => true,
+        }
+}
+
+/// Whether the L4 header is whole and its own lengths fit.
+#[inline]
+fn lengths_fit(l4: &[u8], proto: u8) -> bool {
+    match proto {
         ip_proto::TCP => {
-            let Some(offset) = l4.get(12).filter(|_| l4.len() >= TCP_SIZE) else { return false };
-            let size = usize::from(offset >> 4) * 4;
-            (TCP_SIZE..=l4.len()).contains(&size) && is_sum_right()
+            let size = l4.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+            (TCP_SIZE..=l4.len()).contains(&size)
         }
-        ip_proto::UDP => {
-            let Some(header) = l4.first_chunk::<UDP_SIZE>() else { return false };
-            let size = usize::from(u16::from_be_bytes([header[4], header[5]]));
-            let has_no_sum = !tuple.v6 && header[6..8] == [0, 0];
-            (UDP_SIZE..=l4.len()).contains(&size) && (has_no_sum || is_sum_right())
-        }
-        ip_proto::ICMP if !tuple.v6 => is_sum_right(),
-        ip_proto::ICMPV6 if tuple.v6 => is_sum_right(),
+        ip_proto::UDP => l4.first_chunk::<UDP_SIZE>().is_some_and(|header| {
+            (UDP_SIZE..=l4.len()).contains(&usize::from(u16::from_be_bytes([header[4], header[5]])))
+        }),
         _ => true,
     }
 }
@@ -225,4 +228,61 @@ fn icmp_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
     }
     *tuple = inside.tuple.reversed();
     Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sluice_testkit::plain_checksum::internet;
+
+    const L4: usize = ETHERNET_SIZE + IPV4_SIZE;
+
+    /// TCP or UDP over IPv4 with a payload of `payload` and `padding` behind it, its checksums right.
+    fn packet(proto: u8, payload: &[u8], padding: usize) -> Vec<u8> {
+        let mut l4 = vec![0x12, 0x34, 0, 80];
+        match proto {
+            ip_proto::TCP => l4.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]),
+            _ => l4.extend([0, (UDP_SIZE + payload.len()) as u8, 0, 0]),
+        }
+        l4.extend(payload);
+        let addresses = [10, 0, 0, 1, 10, 0, 0, 2];
+        let pseudo = [&addresses[..], &[0, proto, 0, l4.len() as u8], &l4].concat();
+        let at = if proto == ip_proto::TCP { 16 } else { 6 };
+        l4[at..at + 2].copy_from_slice(&internet(&pseudo).to_be_bytes());
+        let mut ip = vec![0x45, 0, 0, (IPV4_SIZE + l4.len()) as u8, 0, 0, 0, 0, 64, proto, 0, 0];
+        ip.extend(addresses);
+        let sum = internet(&ip).to_be_bytes();
+        ip[10..12].copy_from_slice(&sum);
+        [vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip, l4, vec![0; padding]].concat()
+    }
+
+    proptest! {
+        /// The short way against the long one: whole packets, and those of which a byte is another, whose IP checksum may
+        /// be mended and whose UDP checksum may be absent.
+        #[test]
+        fn plain_packets_are_those_that_are_read(
+            (tcp, payload, padding) in (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), 0..7usize),
+            change in prop::option::of((12..L4 + 21, any::<u8>())), (mends, has_no_sum) in any::<(bool, bool)>(),
+        ) {
+            let mut bytes = packet(if tcp { ip_proto::TCP } else { ip_proto::UDP }, &payload, padding);
+            if let Some((at, byte)) = change && at < bytes.len() {
+                bytes[at] = byte;
+            }
+            if mends {
+                bytes[ETHERNET_SIZE + 10..ETHERNET_SIZE + 12].fill(0);
+                let sum = internet(&bytes[ETHERNET_SIZE..L4]).to_be_bytes();
+                bytes[ETHERNET_SIZE + 10..ETHERNET_SIZE + 12].copy_from_slice(&sum);
+            }
+            if has_no_sum && !tcp {
+                bytes[L4 + 6..L4 + 8].fill(0);
+            }
+            let plain = plain_l4_range(&bytes);
+            let read = read(&bytes, 0, Checksums::Unknown).filter(|key| key.l4 == L4 && !key.tuple.v6);
+            let is_plain = |key: &ConnKey| matches!(key.tuple.proto, ip_proto::TCP | ip_proto::UDP);
+            let want = read.filter(is_plain).map(|key| (key.l4..key.end, key.tuple.proto));
+            prop_assert_eq!(&plain, &want);
+            prop_assert!(change.is_some() || plain.is_some());
+        }
+    }
 }

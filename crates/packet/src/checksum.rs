@@ -13,6 +13,17 @@ pub fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
+/// The same sum with the bytes of each word in the machine's order, which costs less. It is zero, folded, when [`sum`] is:
+/// a ones' complement sum is right in either order. Sums in one order are added up with sums in the same.
+#[inline]
+pub fn native_sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum + u64::from(u32::from_ne_bytes(last))
+}
+
 /// Turns a sum into the checksum field's value.
 #[inline]
 pub fn finish(sum: u64) -> u16 {

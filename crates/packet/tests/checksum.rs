@@ -22,6 +22,11 @@ proptest! {
     }
 
     #[test]
+    fn a_sum_is_the_same_in_either_byte_order(bytes in bytes(0..200)) {
+        prop_assert_eq!(finish(native_sum(&bytes)).to_ne_bytes(), internet(&bytes).to_be_bytes());
+    }
+
+    #[test]
     fn pieces_add_up(a in bytes(0..40usize), b in bytes(0..40usize)) {
         let a = &a[..a.len() & !1];
         prop_assert_eq!(finish(sum(a) + sum(&b)), internet(&[a, &b].concat()));
