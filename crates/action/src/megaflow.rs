@@ -24,7 +24,7 @@ impl MegaflowMatch {
     /// The megaflow of `key` under `mask`.
     pub fn new(mask: PacketKey, key: &PacketKey) -> Self {
         let mut masked = PacketKey::ZERO;
-        for i in 0..4 {
+        for i in 0..PACKET_LINES {
             let line = key.line(i).and(mask.line(i));
             if i == 0 || !line.is_zero() {
                 *masked.make_present(i) = line;
@@ -230,7 +230,8 @@ mod tests {
     use sluice_flow::layout::{self, Span};
 
     /// A field of each line of a key.
-    const FIELDS: [Span; 4] = [layout::NW_TTL, layout::IPV6_DST, layout::CT_LABEL, layout::MPLS1];
+    const FIELDS: [Span; 5] =
+        [layout::NW_TTL, layout::IPV6_DST, layout::CT_LABEL, layout::MPLS1, layout::TUN_OPTIONS_PRESENT];
 
     fn keys() -> impl Strategy<Value = PacketKey> {
         prop::collection::vec((select(&FIELDS[..]), 0..3u8), 0..4).prop_map(|fields| {
