@@ -1,13 +1,12 @@
 //! The bytes that a megaflow takes beside its xlate cache, counted at least as high as they are.
 //!
-//! An action list that megaflows share is charged to each of them, and the match that a subtable or a deletion notice
-//! may need is charged before it is made. So the account never says less than the memory in use.
+//! An action list that megaflows share is charged to each of them, and the notice of its deletion is charged before it is
+//! posted. So the account never says less than the memory in use.
 
-use crate::Megaflow;
 use crate::counters::COUNTERS_BYTES;
-use sluice_action::{ALLOCATION_BYTES, Actions, MegaflowMatch, actions_bytes};
-use sluice_flow::Line;
-use sluice_flow::layout::PACKET_LINES;
+use crate::{FlowDeleted, Megaflow};
+use sluice_action::{ALLOCATION_BYTES, Actions, actions_bytes};
+use sluice_flow::LINE_SIZE;
 
 /// The state of a slot of the arena.
 const SLOT_STATE: usize = 8;
@@ -15,25 +14,26 @@ const SLOT_STATE: usize = 8;
 /// The index by match: eight bytes and a tag, at a load of at least seven sixteenths.
 const INDEX_ENTRY: usize = 24;
 
-/// What a PMD's subtables take: an entry of a bucket, at a load of at least a quarter.
+/// What a PMD's subtables take: an entry of a bucket, at a load of at least three eighths of seven slots, and a serial
+/// number for pruning with its tag, at a load of at least seven sixteenths.
 const SUBTABLE_ENTRY: usize = 48;
 
 /// What decides the size of a megaflow, beside its actions.
 pub(crate) struct Footprint {
     /// PMDs, each with counters and subtables.
     pub pmds: usize,
-    /// Whether its mask has bits behind line 0.
-    pub has_further_lines: bool,
+    /// Lines behind line 0 in which its mask has bits.
+    pub further_lines: usize,
 }
 
 impl Footprint {
     /// The bytes of a megaflow with these actions.
     pub fn bytes(&self, actions: &Actions) -> u32 {
         let record = (size_of::<Megaflow>() + SLOT_STATE).next_multiple_of(64) + INDEX_ENTRY;
-        let matched = size_of::<MegaflowMatch>() + ALLOCATION_BYTES;
-        let lines = if self.has_further_lines { size_of::<[Line; PACKET_LINES - 1]>() + ALLOCATION_BYTES } else { 0 };
-        let pmds = self.pmds * (COUNTERS_BYTES + SUBTABLE_ENTRY);
-        u32::try_from(record + matched + lines + pmds + actions_bytes(actions)).unwrap_or(u32::MAX)
+        // An allocation of lines is aligned to one, and so are the counts of references in front of them.
+        let lines = if self.further_lines == 0 { 0 } else { (self.further_lines + 1) * LINE_SIZE + ALLOCATION_BYTES };
+        let pmds = self.pmds * (COUNTERS_BYTES + SUBTABLE_ENTRY + size_of::<FlowDeleted>());
+        u32::try_from(record + lines + pmds + actions_bytes(actions)).unwrap_or(u32::MAX)
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
         table.memory().set_limit(limit);
         let before = Limit::FlowMemory.count();
         let small = installed(&table, 1, 1);
-        assert!(small.len() > 600 && small.len() < 2048, "{} megaflows in a MiB", small.len());
+        assert!(small.len() > 1500 && small.len() < 4096, "{} megaflows in a MiB", small.len());
         assert!(
             table.memory().used() <= limit && table.memory().is_nearly_full() && Limit::FlowMemory.count() > before
         );

@@ -59,7 +59,7 @@ mod tuple_space;
 pub use counters::{CountersAt, FlowCounters};
 pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};
-pub use record::{FlowVerdict, Mask, Megaflow};
+pub use record::{FlowMatch, FlowVerdict, Mask, Megaflow};
 pub use smc::Smc;
 pub use stage::{Hits, LookupBatch, LookupStage, key_hash, key_hashes};
 pub use subtables::Subtables;

@@ -10,13 +10,11 @@
 use crate::prefixes::{NodeQuota, Prefixes};
 use crate::prune_index::{Lengths, PruneIndex};
 use arrayvec::ArrayVec;
-use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
 use sluice_simd::isa::Kernel;
 use sluice_simd::{Isa, VectorOps};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The prefix fields.
 const FIELDS: [Span; 6] =
@@ -31,8 +29,9 @@ pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
     /// The meaning of the bits in the sets.
     index: PruneIndex,
-    /// The megaflows whose prefixes are in the tries.
-    flows: hashbrown::HashMap<FlowId, Arc<MegaflowMatch>>,
+    /// The serial numbers of the megaflows whose prefixes are in the tries: an id may have a new owner before the notice
+    /// of the old one has come.
+    flows: hashbrown::HashSet<u64>,
 }
 
 /// One field: its prefixes, and the subtables by prefix length.
@@ -109,29 +108,24 @@ impl Pruning {
     }
 
     /// Adds the prefixes of a megaflow of a listed subtable.
-    pub fn add_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
-        match self.flows.insert(id, matched.clone()) {
-            Some(same) if Arc::ptr_eq(&same, matched) => return,
-            // The id has a new owner, so the old megaflow is dead, although its notice has not come yet.
-            Some(dead) => self.change_prefixes(&dead, false, quota),
-            None => {}
+    pub fn add_flow(&mut self, serial: u64, mask: &PacketKey, key: &PacketKey, quota: &mut NodeQuota) {
+        if self.flows.insert(serial) {
+            self.change_prefixes(mask, key, true, quota);
         }
-        self.change_prefixes(matched, true, quota);
     }
 
     /// Removes the prefixes of a dead megaflow, if they were added.
-    pub fn remove_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
-        if self.flows.get(&id).is_some_and(|noted| Arc::ptr_eq(noted, matched)) {
-            self.flows.remove(&id);
-            self.change_prefixes(matched, false, quota);
+    pub fn remove_flow(&mut self, serial: u64, mask: &PacketKey, key: &PacketKey, quota: &mut NodeQuota) {
+        if self.flows.remove(&serial) {
+            self.change_prefixes(mask, key, false, quota);
         }
     }
 
-    fn change_prefixes(&mut self, matched: &MegaflowMatch, on: bool, quota: &mut NodeQuota) {
+    fn change_prefixes(&mut self, mask: &PacketKey, key: &PacketKey, on: bool, quota: &mut NodeQuota) {
         for (field, span) in self.fields.iter_mut().zip(FIELDS) {
-            let len = prefix_len(&matched.mask, span);
+            let len = prefix_len(mask, span);
             if len > 0 {
-                let prefix = value(&matched.key, span) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
+                let prefix = value(key, span) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
                 match on {
                     true => field.prefixes.insert(prefix, len, quota),
                     false => field.prefixes.remove(prefix, len, quota),
@@ -150,11 +144,21 @@ impl Pruning {
     pub fn survivors(&self, isa: Isa, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
         let mut matching = [0; FIELDS.len()];
         let mut combinations = 1;
-        for ((field, span), matching) in self.fields.iter().zip(FIELDS).zip(&mut matching) {
+        // The combination, if there is one alone.
+        let mut only = Lengths::default();
+        for (number, (field, span)) in self.fields.iter().zip(FIELDS).enumerate() {
             if field.present != 0 {
-                *matching = field.prefixes.lengths(value(key, span)) & field.present;
-                combinations *= matching.count_ones() as usize + usize::from(field.may_be_open());
+                let lengths = field.prefixes.lengths(value(key, span)) & field.present;
+                matching[number] = lengths;
+                combinations *= lengths.count_ones() as usize + usize::from(field.may_be_open());
+                only = only.with(number, if lengths == 0 { 0 } else { lengths.trailing_zeros() as u8 + 1 });
             }
+        }
+        if combinations == 1 {
+            if let Some(bit) = self.index.of(only) {
+                let _ = self.index.subtables(bit).find(|place| ask(*place));
+            }
+            return;
         }
         // Some field has no prefix of the key in any subtable, so none can match, however many lengths others have.
         if combinations == 0 {
@@ -351,6 +355,7 @@ fn lengths(mask: &PacketKey) -> Lengths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_action::MegaflowMatch;
 
     #[test]
     fn an_id_used_again_before_the_notice_leaves_no_prefix() {
@@ -359,7 +364,7 @@ mod tests {
             let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
             key.set(layout::NW_SRC, &[10, 0, 0, last]);
             mask.set(layout::NW_SRC, &[0xff; 4]);
-            Arc::new(MegaflowMatch::new(mask, &key))
+            MegaflowMatch::new(mask, &key)
         };
         let (dead, live) = (flow(1), flow(2));
         pruning.list(3, &live.mask);
@@ -371,13 +376,13 @@ mod tests {
             });
             places
         };
-        pruning.add_flow(FlowId(7), &dead, &mut quota);
-        pruning.add_flow(FlowId(7), &live, &mut quota);
-        pruning.add_flow(FlowId(7), &live, &mut quota);
+        pruning.add_flow(1, &dead.mask, &dead.key, &mut quota);
+        pruning.add_flow(2, &live.mask, &live.key, &mut quota);
+        pruning.add_flow(2, &live.mask, &live.key, &mut quota);
+        assert_eq!((found(&pruning, &dead), found(&pruning, &live)), (vec![3], vec![3]), "its notice is still to come");
+        (0..2).for_each(|_| pruning.remove_flow(1, &dead.mask, &dead.key, &mut quota));
         assert_eq!((found(&pruning, &dead), found(&pruning, &live)), (vec![], vec![3]));
-        pruning.remove_flow(FlowId(7), &dead, &mut quota);
-        assert_eq!((found(&pruning, &live), pruning.nodes() + quota.0), (vec![3], 9));
-        pruning.remove_flow(FlowId(7), &live, &mut quota);
+        pruning.remove_flow(2, &live.mask, &live.key, &mut quota);
         assert_eq!((pruning.nodes(), quota.0), (0, 9));
     }
 
@@ -391,11 +396,11 @@ mod tests {
             mask.set(layout::NW_SRC, &(!0u32 << (32 - len)).to_be_bytes());
             key.set(layout::NW_DST, &[20, 0, 0, 1]);
             mask.set(layout::NW_DST, &[0xff; 4]);
-            Arc::new(MegaflowMatch::new(mask, &key))
+            MegaflowMatch::new(mask, &key)
         };
         for len in 8..8 + 2 * COMBINATIONS as u32 {
             pruning.list(len, &flow(len).mask);
-            pruning.add_flow(FlowId(len), &flow(len), &mut quota);
+            pruning.add_flow(len.into(), &flow(len).mask, &flow(len).key, &mut quota);
         }
         let asked = |last: u8| {
             let mut key = flow(8).key;

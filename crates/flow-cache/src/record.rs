@@ -7,7 +7,7 @@ use sluice_flow::layout::{self, PACKET_LINES};
 use sluice_flow::{Line, PacketKey};
 use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{HashKey, VectorOps, compare, hash};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A mask, shared by the megaflows that use it; there are few masks, so they stay in the cache.
 #[derive(Debug)]
@@ -49,12 +49,34 @@ pub(crate) struct NewFlow<'a> {
     pub share: u32,
 }
 
+/// What packets a megaflow stands for, as the notice of its deletion has it: a line and two references, where a
+/// [`MegaflowMatch`] has ten lines.
+#[derive(Clone, Debug)]
+pub struct FlowMatch {
+    mask: Arc<Mask>,
+    first: [u64; 8],
+    further: Option<Arc<[Line]>>,
+}
+
+impl FlowMatch {
+    /// Its mask: the copy that megaflows share, whose address identifies its subtable.
+    #[inline]
+    pub fn mask(&self) -> &Arc<Mask> {
+        &self.mask
+    }
+
+    /// Its masked key.
+    pub fn key(&self) -> PacketKey {
+        self.mask.expand(&self.first, self.further.as_deref().unwrap_or_default())
+    }
+}
+
 /// A record of the arena: mask, masked key and actions.
 ///
 /// Shape:  three cache lines, with the arena's state word in front: what a hit needs, line 0 of the key, and what a
 ///         match does not read. A match reads the first two lines, and the mask, which megaflows share.
-/// Memory: 192 bytes with the state, and 208 more if the key has further lines. Actions are shared with the
-///         translation.
+/// Memory: 192 bytes with the state, and a line more for each further line in which the mask has bits. Actions are
+///         shared with the translation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Megaflow {
@@ -68,8 +90,8 @@ pub struct Megaflow {
     xcache: XcacheHandle,
     /// Line 0 of the masked key.
     key: [u64; 8],
-    /// Lines 1 to 4, if any of them has bits.
-    further_key: Option<Box<[Line; PACKET_LINES - 1]>>,
+    /// The further lines in which the mask has bits, if there are any.
+    further_key: Option<Arc<[Line]>>,
     version: u64,
     created_ms: u64,
     serial: u64,
@@ -77,8 +99,6 @@ pub struct Megaflow {
     bytes: u32,
     /// What it counts against its port's share, which has its xlate cache as it was when it was installed.
     share: u32,
-    /// The match as one value, made on first use.
-    matched: OnceLock<Arc<MegaflowMatch>>,
     /// Its earlier records, if it was modified.
     lineage: Option<Arc<Lineage>>,
 }
@@ -94,9 +114,9 @@ impl Mask {
         Mask { words, further, whole: *mask }
     }
 
-    /// Whether it has bits behind line 0.
-    pub(crate) fn has_further_lines(&self) -> bool {
-        self.further != 0
+    /// Lines behind line 0 in which it has bits.
+    pub(crate) fn further_lines(&self) -> usize {
+        self.further.count_ones() as usize
     }
 
     /// Line 0 of a key under it, presence byte zero.
@@ -108,6 +128,18 @@ impl Mask {
     /// The lines behind line 0 in which it has bits.
     fn further(&self) -> impl Iterator<Item = usize> {
         (1..PACKET_LINES).filter(|i| self.further >> i & 1 != 0)
+    }
+
+    /// The masked key of line 0 and of the further lines in which the mask has bits.
+    fn expand(&self, first: &[u64; 8], further: &[Line]) -> PacketKey {
+        let mut key = PacketKey::ZERO;
+        key.lines[0] = Line::from_words(*first);
+        for (i, line) in self.further().zip(further) {
+            if !line.is_zero() {
+                *key.make_present(i) = *line;
+            }
+        }
+        key
     }
 
     /// A hash of a key under this copy of the mask.
@@ -140,7 +172,7 @@ impl Megaflow {
     pub(crate) fn new(id: FlowId, serial: u64, flow: &NewFlow<'_>) -> Self {
         let NewFlow { mask, key, translation, created_ms, lineage, .. } = *flow;
         let mask = mask.clone();
-        let line = |i: usize| key.line(i).and(mask.whole.line(i));
+        let further = || mask.further().map(|i| key.line(i).and(mask.whole.line(i))).collect();
         let verdict = match &translation.actions[..] {
             [] | [Action::Drop] => FlowVerdict::Drop(translation.no_output),
             [Action::Output(port)] => FlowVerdict::Output(*port),
@@ -154,13 +186,12 @@ impl Megaflow {
             actions: translation.actions.clone(),
             xcache: translation.xcache.clone(),
             key: mask.first_of(key),
-            further_key: (mask.further != 0).then(|| Box::new(std::array::from_fn(|i| line(i + 1)))),
+            further_key: (mask.further != 0).then(further),
             version: translation.version,
             created_ms,
             serial,
             bytes: flow.bytes,
             share: flow.share,
-            matched: OnceLock::new(),
             lineage: lineage.cloned(),
             mask,
         }
@@ -181,7 +212,7 @@ impl Megaflow {
     #[inline(never)]
     fn contains_further(&self, key: &PacketKey) -> bool {
         let Some(want) = &self.further_key else { return true };
-        self.mask.further().all(|i| key.line(i).and(&self.mask.whole.lines[i]) == want[i - 1])
+        self.mask.further().zip(&want[..]).all(|(i, want)| key.line(i).and(&self.mask.whole.lines[i]) == *want)
     }
 
     /// The port on which its packets arrive; 0 if its mask leaves the port open.
@@ -236,9 +267,14 @@ impl Megaflow {
         &self.mask
     }
 
-    /// Its match, made on first use.
-    pub fn matched(&self) -> &Arc<MegaflowMatch> {
-        self.matched.get_or_init(|| Arc::new(self.identity()))
+    /// Its match, in little memory.
+    pub fn matched(&self) -> FlowMatch {
+        FlowMatch { mask: self.mask.clone(), first: self.key, further: self.further_key.clone() }
+    }
+
+    /// Its masked key.
+    pub(crate) fn key(&self) -> PacketKey {
+        self.mask.expand(&self.key, self.further_key.as_deref().unwrap_or_default())
     }
 
     /// The translation's record of what it depends on.
@@ -265,20 +301,13 @@ impl Megaflow {
 
     /// [`Mask::hash_of`] its packets.
     pub(crate) fn hash(&self, secret: &HashKey) -> u64 {
-        let line = |i: usize| self.further_key.as_ref().map_or([0; 8], |lines| compare::words(&lines[i - 1].0));
-        self.mask.hash(&self.key, line, secret)
+        let key = self.key();
+        self.mask.hash(&self.key, |i| compare::words(&key.line(i).0), secret)
     }
 
     /// A copy of its match.
     pub(crate) fn identity(&self) -> MegaflowMatch {
-        let mut key = PacketKey::ZERO;
-        key.lines[0] = Line::from_words(self.key);
-        for (i, line) in (1..).zip(self.further_key.iter().flat_map(|lines| lines.iter())) {
-            if !line.is_zero() {
-                *key.make_present(i) = *line;
-            }
-        }
-        MegaflowMatch { mask: self.mask.whole, key }
+        MegaflowMatch { mask: self.mask.whole, key: self.key() }
     }
 
     /// A copy of its translation.

@@ -121,33 +121,39 @@ impl Subtables {
     /// Forgets a megaflow that was deleted. A modified one that is here has its new record in place of the earlier one
     /// from now on, so that its packets need no upcall.
     pub fn read_notice(&mut self, deleted: &FlowDeleted, flows: Slots<'_, Megaflow>, counters: &FlowCounters) {
-        let (key, flows_before) = (&deleted.matched.key, self.n_flows);
-        self.remove(deleted);
+        let (key, flows_before) = (deleted.matched.key(), self.n_flows);
+        self.remove_key(deleted, &key);
         let is_here = self.n_flows < flows_before;
         let successor = deleted.successor.filter(|_| is_here).and_then(|id| flows.get(id.0));
-        if let Some(flow) = successor.filter(|flow| Arc::ptr_eq(flow.mask(), &deleted.mask) && flow.contains(key)) {
-            self.insert(key, flow);
+        if let Some(flow) =
+            successor.filter(|flow| Arc::ptr_eq(flow.mask(), deleted.matched.mask()) && flow.contains(&key))
+        {
+            self.insert(&key, flow);
             counters.set_indexed(flow.id());
         }
     }
 
     /// Forgets a megaflow that was deleted, and its subtable if that was the last.
     pub fn remove(&mut self, deleted: &FlowDeleted) {
-        let exact = compare::word(&deleted.matched.mask.lines[0].0, TABLE_WORD) == u64::MAX;
+        self.remove_key(deleted, &deleted.matched.key());
+    }
+
+    fn remove_key(&mut self, deleted: &FlowDeleted, key: &PacketKey) {
+        let exact = deleted.matched.mask().words()[TABLE_WORD] == u64::MAX;
         if exact {
-            if let Some(&at) = self.by_word.get(&table_word(&deleted.matched.key)) {
-                self.remove_from(at, deleted);
+            if let Some(&at) = self.by_word.get(&table_word(key)) {
+                self.remove_from(at, deleted, key);
             }
         } else {
             // Its mask leaves in_port or recirc_id open, so it may be in any table. Backwards, since tables may be
             // removed.
-            (0..self.tables.len()).rev().for_each(|at| self.remove_from(at, deleted));
+            (0..self.tables.len()).rev().for_each(|at| self.remove_from(at, deleted, key));
         }
     }
 
-    fn remove_from(&mut self, at: usize, deleted: &FlowDeleted) {
+    fn remove_from(&mut self, at: usize, deleted: &FlowDeleted, key: &PacketKey) {
         let table = &mut self.tables[at];
-        let removed = table.remove(deleted, &mut self.state.quota);
+        let removed = table.remove(deleted, key, &mut self.state.quota);
         self.n_flows -= usize::from(removed.flow);
         self.n_subtables -= usize::from(removed.subtable);
         self.n_gone += u64::from(removed.subtable);

@@ -10,7 +10,7 @@ use crate::id_set::IdSet;
 use crate::lineage::Lineage;
 use crate::masks::Masks;
 use crate::quota::Quotas;
-use crate::record::NewFlow;
+use crate::record::{FlowMatch, NewFlow};
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use sluice_action::{
@@ -117,10 +117,10 @@ struct PmdRecord {
 pub struct FlowDeleted {
     /// Its id.
     pub id: FlowId,
+    /// Its number among all megaflows ever installed.
+    pub serial: u64,
     /// Its match.
-    pub matched: Arc<MegaflowMatch>,
-    /// Its mask, which identifies its subtable.
-    pub mask: Arc<Mask>,
+    pub matched: FlowMatch,
     /// The record in its place, if the megaflow was modified.
     pub successor: Option<FlowId>,
 }
@@ -327,7 +327,7 @@ impl MegaflowTable {
     fn replace(&self, index: &mut Index, id: FlowId, translation: &Translation) -> Option<(FlowStats, Option<FlowId>)> {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
-        let (mask, key, created_ms) = (flow.mask().clone(), flow.identity().key, flow.created_ms());
+        let (mask, key, created_ms) = (flow.mask().clone(), flow.key(), flow.created_ms());
         let (port, hash) = (flow.port(), MatchEntry::half(flow.hash(&self.secret)));
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
@@ -448,7 +448,7 @@ impl MegaflowTable {
     fn retire(&self, index: &mut Index, id: FlowId, successor: Option<(FlowId, Arc<Lineage>)>) -> Option<FlowStats> {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
-        let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
+        let (matched, serial, created_ms) = (flow.matched(), flow.serial(), flow.created_ms());
         let (port, share) = (flow.port(), flow.share());
         let hash = MatchEntry::half(flow.hash(&self.secret));
         drop(guard);
@@ -456,12 +456,12 @@ impl MegaflowTable {
             entry.remove();
         }
         self.arena.retire(id.0);
-        index.quotas.remove(port, &mask, share);
+        index.quotas.remove(port, matched.mask(), share);
         let told = index.total(id, created_ms);
         let (successor, lineage) = successor.unzip();
         index.removed.insert(id.0, RemovedRecord { told, lineage });
         for notices in index.pmds.iter().filter_map(|pmd| pmd.notices.as_ref()) {
-            notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone(), successor });
+            notices.post(FlowDeleted { id, serial, matched: matched.clone(), successor });
         }
         Some(told)
     }
@@ -513,7 +513,7 @@ fn view(flow: &Megaflow, pmds: &[Arc<FlowCounters>]) -> FlowView {
 impl Index {
     /// The bytes that a megaflow of a mask and translation is charged for, and those with its xlate cache.
     fn charges(&self, mask: &Mask, translation: &Translation) -> (u32, u32) {
-        let footprint = Footprint { pmds: self.pmds.len(), has_further_lines: mask.has_further_lines() };
+        let footprint = Footprint { pmds: self.pmds.len(), further_lines: mask.further_lines() };
         let bytes = footprint.bytes(&translation.actions);
         (bytes, bytes.saturating_add(u32::try_from(translation.xcache.0.bytes()).unwrap_or(u32::MAX)))
     }

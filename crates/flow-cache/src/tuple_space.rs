@@ -147,7 +147,7 @@ impl TupleSpace {
         if let (Some(pruning), Some(quota)) = (&mut self.pruning, quota)
             && pruning.has(place)
         {
-            pruning.add_flow(flow.id(), flow.matched(), quota);
+            pruning.add_flow(flow.serial(), &flow.mask().whole, &flow.key(), quota);
         }
         let subtable = self.subtables[place as usize].as_mut();
         (subtable.is_some_and(|subtable| subtable.insert(key, flow.id())), known.is_none())
@@ -173,22 +173,23 @@ impl TupleSpace {
     }
 
     /// Forgets a megaflow that was deleted, and its subtable if that was the last.
-    pub fn remove(&mut self, deleted: &FlowDeleted, quota: &mut NodeQuota) -> Removed {
+    pub fn remove(&mut self, deleted: &FlowDeleted, key: &PacketKey, quota: &mut NodeQuota) -> Removed {
+        let mask = deleted.matched.mask();
         if let Some(pruning) = &mut self.pruning {
-            pruning.remove_flow(deleted.id, &deleted.matched, quota);
+            pruning.remove_flow(deleted.serial, &mask.whole, key, quota);
         }
-        let Some(&(place, _)) = self.by_mask.get(&mask_id(&deleted.mask)) else { return Removed::default() };
+        let Some(&(place, _)) = self.by_mask.get(&mask_id(mask)) else { return Removed::default() };
         let Some(subtable) = &mut self.subtables[place as usize] else { return Removed::default() };
-        let flow = subtable.remove(&deleted.matched.key, deleted.id);
+        let flow = subtable.remove(key, deleted.id);
         if subtable.len() != 0 {
             return Removed { flow, subtable: false };
         }
         self.subtables[place as usize] = None;
         self.holes.push(place);
         self.ranking.retain(|ranked| *ranked != place);
-        self.by_mask.remove(&mask_id(&deleted.mask));
+        self.by_mask.remove(&mask_id(mask));
         if let Some(pruning) = &mut self.pruning {
-            pruning.unlist(place, &deleted.mask.whole);
+            pruning.unlist(place, &mask.whole);
         }
         self.unlisted.retain(|other| *other != place);
         Removed { flow, subtable: true }
@@ -328,7 +329,7 @@ impl TupleSpace {
         for (flow, _) in subtable.ids().filter_map(|id| flows.get_any(id)) {
             let is_here = self.by_mask.get(&mask_id(flow.mask())).is_some_and(|(at, _)| *at == place);
             if is_here {
-                pruning.add_flow(flow.id(), flow.matched(), quota);
+                pruning.add_flow(flow.serial(), &flow.mask().whole, &flow.key(), quota);
                 mask = Some(flow.mask());
             }
         }

@@ -1,32 +1,50 @@
 //! A packet's key without its absent lines.
 
-use crate::layout::PACKET_LINES;
-use crate::{Line, PacketKey};
+use crate::layout::{self, PACKET_LINES};
+use crate::{LINE_SIZE, Line, PacketKey};
 
-/// A [`PacketKey`] to be kept: 72 bytes for an ordinary IPv4 packet, where the key itself has 320.
+/// A [`PacketKey`] to be kept: 80 bytes for an ordinary IPv4 packet and a line more for each further one that is there,
+/// where the key itself has 320.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactKey {
     /// Line 0 as words, with its presence byte: words, since a line would want to be aligned.
     first: [u64; 8],
-    /// Lines 1 to 4, if one of them is there.
-    further: Option<Box<[Line; PACKET_LINES - 1]>>,
+    /// Those of lines 1 to 4 that are there.
+    further: Box<[Line]>,
+}
+
+/// Bit `i`: line `i` is there, by the words of line 0.
+fn presence(first: &[u64; 8]) -> usize {
+    usize::from(first[layout::PRESENCE.offset / 8].to_le_bytes()[layout::PRESENCE.offset % 8])
 }
 
 impl CompactKey {
     /// One of the words of the key, as [`Line::words`] gives them; zero if its line is absent.
     pub fn word(&self, place: usize) -> u64 {
-        match place / 8 {
+        let (line, presence) = (place / 8, presence(&self.first));
+        match line {
             0 => self.first[place],
-            line => self.further.as_ref().map_or(0, |lines| lines[line - 1].words()[place % 8]),
+            _ if presence >> line & 1 == 0 => 0,
+            _ => self.further[before(presence, line)].words()[place % 8],
         }
     }
+
+    /// The memory that it takes beside itself, without what an allocation takes.
+    pub fn further_bytes(&self) -> usize {
+        self.further.len() * LINE_SIZE
+    }
+}
+
+/// How many of the lines 1 to 4 in front of `line` are there.
+fn before(presence: usize, line: usize) -> usize {
+    (presence & ((1 << line) - 1) & !1).count_ones() as usize
 }
 
 impl From<&PacketKey> for CompactKey {
     fn from(key: &PacketKey) -> Self {
-        let is_there = (1..PACKET_LINES).any(|i| !key.line(i).is_zero());
-        let further = is_there.then(|| Box::new(std::array::from_fn(|i| *key.line(i + 1))));
-        CompactKey { first: key.lines[0].words(), further }
+        let first = key.lines[0].words();
+        let there = (1..PACKET_LINES).filter(|i| presence(&first) >> i & 1 != 0);
+        CompactKey { first, further: there.map(|i| key.lines[i]).collect() }
     }
 }
 
@@ -34,11 +52,8 @@ impl From<&CompactKey> for PacketKey {
     fn from(compact: &CompactKey) -> Self {
         let mut key = PacketKey::ZERO;
         key.lines[0] = Line::from_words(compact.first);
-        match &compact.further {
-            Some(further) => key.lines[1..].copy_from_slice(&further[..]),
-            // A line said to be there is one of zeros.
-            None => key.lines[1..].fill(Line::ZERO),
-        }
+        let there = (1..PACKET_LINES).filter(|i| presence(&compact.first) >> i & 1 != 0);
+        there.zip(&compact.further).for_each(|(i, line)| key.lines[i] = *line);
         key
     }
 }

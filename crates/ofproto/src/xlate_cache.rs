@@ -15,7 +15,7 @@ use crate::rule::Rule;
 use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
 use crate::vport_counts::VportCounts;
-use crate::xlate_cache_size::{bytes_of, merge};
+use crate::xlate_cache_size::{bytes_of, entries_bytes, merge};
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{BondTable, FlowCharge, FlowMemory, FlowStats, Xcache};
 use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
@@ -112,8 +112,9 @@ impl XlateCache {
     /// That of a translation of `key`; its memory is charged to the account, if there is one.
     pub fn new(key: &PacketKey, entries: Vec<XcEntry>, memory: Option<&Arc<FlowMemory>>) -> Self {
         let entries = merge(entries);
-        let charge = FlowCharge::new(memory, bytes_of(&entries));
-        XlateCache { key: key.into(), inner: Mutex::new(XlateCacheInner { entries, charge, credited: (0, 0) }) }
+        let key = CompactKey::from(key);
+        let charge = FlowCharge::new(memory, bytes_of(&key) + entries_bytes(&entries));
+        XlateCache { key, inner: Mutex::new(XlateCacheInner { entries, charge, credited: (0, 0) }) }
     }
 
     /// The key of the packet that was translated.
@@ -195,7 +196,8 @@ impl XlateCacheInner {
 
     /// Takes the entries of a newer translation.
     pub fn replace(&mut self, entries: Box<[XcEntry]>) {
-        self.charge.set(bytes_of(&entries));
+        let key = self.charge.bytes() - entries_bytes(&self.entries);
+        self.charge.set(key + entries_bytes(&entries));
         self.entries = entries;
     }
 

@@ -9,8 +9,7 @@ use crate::mac::LearnPacket;
 use crate::search_key::SearchKey;
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_action::ALLOCATION_BYTES;
-use sluice_flow::layout::PACKET_LINES;
-use sluice_flow::{Line, Mac, OfPort};
+use sluice_flow::{CompactKey, Mac, OfPort};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -37,11 +36,15 @@ enum Same {
     MacLearn(BridgeId, u16, Mac, OfPort, LearnPacket),
 }
 
-/// The memory of an xlate cache with these entries.
-pub(crate) fn bytes_of(entries: &[XcEntry]) -> u64 {
-    // The packet's key may have further lines.
-    let fixed = size_of::<XlateCache>() + size_of::<[Line; PACKET_LINES - 1]>() + 3 * ALLOCATION_BYTES;
-    (fixed + size_of_val(entries) + entries.iter().map(further_bytes).sum::<usize>()) as u64
+/// The memory of an xlate cache with this key and no entries.
+pub(crate) fn bytes_of(key: &CompactKey) -> u64 {
+    let further = if key.further_bytes() == 0 { 0 } else { key.further_bytes() + ALLOCATION_BYTES };
+    (size_of::<XlateCache>() + further + 2 * ALLOCATION_BYTES) as u64
+}
+
+/// The memory of these entries.
+pub(crate) fn entries_bytes(entries: &[XcEntry]) -> u64 {
+    (size_of_val(entries) + entries.iter().map(further_bytes).sum::<usize>()) as u64
 }
 
 /// What an entry keeps outside its list and shares with no rule, group or port.

@@ -19,9 +19,10 @@ use crate::control::Control;
 use crate::{Datapath, DatapathError};
 use parking_lot::Mutex;
 use queue::Receiver;
-use sluice_action::{Actions, MegaflowMatch, PortNo, XcacheHandle};
+use sluice_action::{Actions, PortNo, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::Match;
+use sluice_flow_cache::FlowMatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
@@ -75,7 +76,7 @@ pub enum CaptureVerdict {
 #[derive(Clone, Debug)]
 pub struct CapturedFlow {
     /// The megaflow; `None` if the packet followed a translation that is none.
-    pub matched: Option<Arc<MegaflowMatch>>,
+    pub matched: Option<FlowMatch>,
     /// Its actions.
     pub actions: Actions,
     /// The record of its translation, which knows the rules.

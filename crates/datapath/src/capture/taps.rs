@@ -54,7 +54,7 @@ impl CapturedFlow {
     /// That of a megaflow.
     pub(crate) fn of(flow: &Megaflow) -> Self {
         CapturedFlow {
-            matched: Some(Arc::clone(flow.matched())),
+            matched: Some(flow.matched()),
             actions: flow.actions().clone(),
             xcache: flow.xcache().clone(),
         }

@@ -310,8 +310,8 @@ fn comment(packet: &CapturedPacket, name: &str, names: &DatapathPortNames) -> St
         let _ = write!(out, " rule=cookie={:#x},table={},priority={}", rule.cookie, rule.table, rule.priority);
     }
     if let Some(matched) = &flow.matched {
-        let key = packet_of(&flow.xcache).unwrap_or(matched.key);
-        let _ = write!(out, " megaflow={}", show_flow(&key, &matched.mask, false, names));
+        let key = packet_of(&flow.xcache).unwrap_or_else(|| matched.key());
+        let _ = write!(out, " megaflow={}", show_flow(&key, &matched.mask().whole, false, names));
     }
     let _ = write!(out, " pmd={}", packet.pmd);
     out
