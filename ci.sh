@@ -25,7 +25,7 @@ install|the Debian packages of ci/packages.txt are there|root, or packages prese
 privileged|ports and captures on network devices of our own|root
 ovs-suite|what the project claims of the test suites of Open vSwitch (OVS_SUITE=sample: some of each step)|root, openvswitch-source
 dpdk|DPDK ports|libdpdk-dev
-differential|random tables and packets: same as OVS 3.1|openvswitch-switch
+differential|random tables and packets, and packets of tunnels: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (20)|g++
 miri|the tests of crates without devices under Miri, PROPTEST_CASES (4) of each property|nightly Rust with Miri
 sanitizers|the tests of crates with unsafe code or atomics under AddressSanitizer and ThreadSanitizer|nightly Rust with rust-src
@@ -34,6 +34,7 @@ benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
+ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
 readme-plot|the plot of the README, from the newest run of subtables in docs/results/|
@@ -128,6 +129,8 @@ step_differential() {
         guarded "$limit" target/release/differential "${half[@]}" --ct --tables $((${CT_TABLES:-60} / 2)) \
             --packets 60 || code=1
     done
+    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/tunnels.py target/release/sluice \
+        --packets "${TUNNEL_PACKETS:-600}" --seed "${SEED:-1}" || code=1
     return $code
 }
 
@@ -274,6 +277,15 @@ step_faucet() {
     return "$code"
 }
 
+step_ovn-scale() {
+    local code=0
+    [ "$(id -u)" = 0 ] || { skip ovn-scale "not root"; return; }
+    cargo build -q --release -p sluice || return 1
+    DAEMON=$here/target/release/sluice guarded 3600 bash tests/long/ovn_scale.sh || code=$?
+    [ "$code" != 77 ] || { skip ovn-scale "see above"; return; }
+    return "$code"
+}
+
 step_certification() {
     [ "$(id -u)" = 0 ] || { skip certification "not root"; return; }
     SAMPLE=0 SHARES=${SHARES:-1} bash tests/privileged/certification.sh
@@ -325,7 +337,7 @@ step_long() {
     out=docs/results/$day-$(uname -m)-$(nproc)cpu
     mkdir -p "$out"
     ci/machine-sheet >"$out/machine.txt"
-    long_lane "$out" differential TABLES=2000 PACKETS=200
+    long_lane "$out" differential TABLES=2000 PACKETS=200 TUNNEL_PACKETS=50000
     long_lane "$out" fuzz FUZZ_SECONDS=600 FUZZ_SEED=0
     long_lane "$out" miri
     long_lane "$out" sanitizers
@@ -333,6 +345,7 @@ step_long() {
     long_lane "$out" certification
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
+    long_lane "$out" ovn-scale
     long_lane "$out" soak SOAK_SECONDS=900
     echo "results: $out"
 }

@@ -1,7 +1,7 @@
 //! Options of Geneve headers as fields. Source: RFC 8926, 3.5; Open vSwitch lib/tun-metadata.c.
 //!
 //! A key has room for seven options of up to eight bytes, each at the place of its field `tun_metadata0` to
-//! `tun_metadata6`. An [`OptionMap`] says which option a field stands for. Options that no field stands for are skipped.
+//! `tun_metadata6`. An [`OptionMap`] says which option a field stands for. Others are skipped, unless they are critical.
 
 use crate::layout::{self, TUN_OPTIONS_MAX};
 use crate::{FlowKey, Match, PacketKey};
@@ -40,10 +40,10 @@ pub struct GeneveOption {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OptionMap([Option<OptionKind>; TUN_OPTIONS_MAX]);
 
-/// A list of options whose lengths do not add up.
+/// A list of options with a wrong length, or with a critical one that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the options of a Geneve header are longer than their list")]
-pub struct MalformedOptions;
+#[error("an option of a Geneve header has a wrong length, or is critical and unknown")]
+pub struct UnfitOptions;
 
 impl OptionMap {
     /// What field `tun_metadata`i stands for.
@@ -70,17 +70,23 @@ impl OptionMap {
     /// Writes the options that fields stand for to a key. Of an option that comes twice the last counts.
     ///
     /// # Errors
-    /// If an option ends behind the list.
-    pub fn read(&self, mut list: &[u8], key: &mut PacketKey) -> Result<(), MalformedOptions> {
+    /// If an option ends behind the list, has another length than the one of its class and type that a field stands for, or
+    /// is critical and no field stands for it.
+    pub fn read(&self, mut list: &[u8], key: &mut PacketKey) -> Result<(), UnfitOptions> {
         while !list.is_empty() {
-            let (header, rest) = list.split_first_chunk::<OPTION_HEADER>().ok_or(MalformedOptions)?;
+            let (header, rest) = list.split_first_chunk::<OPTION_HEADER>().ok_or(UnfitOptions)?;
             let length = header[3] & LENGTH;
-            let (value, behind) = rest.split_at_checked(usize::from(length) * 4).ok_or(MalformedOptions)?;
+            let (value, behind) = rest.split_at_checked(usize::from(length) * 4).ok_or(UnfitOptions)?;
             list = behind;
             let kind =
                 OptionKind { class: u16::from_be_bytes([header[0], header[1]]), kind: header[2], length: length * 4 };
             if let Some(i) = self.field_of(kind) {
                 put(key, i, value.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
+            } else if kind.kind & CRITICAL != 0
+                || self.0.iter().flatten().any(|known| (known.class, known.kind) == (kind.class, kind.kind))
+            {
+                // Source: Open vSwitch lib/tun-metadata.c, `tun_metadata_from_geneve__`.
+                return Err(UnfitOptions);
             }
         }
         Ok(())
@@ -167,6 +173,11 @@ mod tests {
                     prop_assert_eq!(map.set(i, kind), kind.length <= 8);
                 }
             }
+            let is_known = |kind: &OptionKind| {
+                let same = map.0.iter().flatten().find(|known| (known.class, known.kind) == (kind.class, kind.kind));
+                same.is_none() || map.field_of(*kind).is_some()
+            };
+            let sent: Vec<_> = sent.into_iter().filter(|(kind, _)| is_known(kind)).collect();
             let (mut list, mut ends) = (Vec::new(), vec![0]);
             let mut expected = FlowKey::ZERO;
             for (kind, value) in sent {
@@ -195,5 +206,18 @@ mod tests {
             prop_assert_eq!(map.read(&written, &mut again), Ok(()));
             prop_assert_eq!(again, key);
         }
+    }
+
+    #[test]
+    fn options_of_other_lengths_and_unknown_critical_ones_are_refused() {
+        let mut map = OptionMap::default();
+        assert!(map.set(2, OptionKind { class: 0x102, kind: 0x80, length: 4 }));
+        let mut key = PacketKey::ZERO;
+        let other_lengths = [&[1, 2, 0x80, 0][..], &[1, 2, 0x80, 2, 0, 0, 0, 0, 0, 0, 0, 0]];
+        for wrong in other_lengths.into_iter().chain([&[1, 2, 0x81, 0][..]]) {
+            assert_eq!(map.read(wrong, &mut key), Err(UnfitOptions));
+        }
+        assert_eq!(map.read(&[1, 2, 1, 0, 1, 2, 0x80, 1, 0, 0, 0, 9], &mut key), Ok(()));
+        assert_eq!(key.number(layout::tun_option(2)), 9);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct TunnelOptions {
     bridges: HashMap<String, Vec<(usize, OptionKind)>>,
-    all: Option<Arc<OptionMap>>,
+    all: Arc<OptionMap>,
 }
 
 impl TunnelOptions {
@@ -36,18 +36,18 @@ impl TunnelOptions {
         } else {
             self.bridges.insert(bridge.to_owned(), mapped.to_vec());
         }
-        self.all = (!all.is_empty()).then(|| Arc::new(all));
+        self.all = Arc::new(all);
         Ok(())
     }
 
-    /// What popping a header reads; `None` if there is nothing to read.
-    pub fn to_read(&self) -> Option<Arc<OptionMap>> {
-        self.all.clone()
+    /// What popping a header reads. Also without a field it tells options that a packet must not have.
+    pub fn to_read(&self) -> Arc<OptionMap> {
+        Arc::clone(&self.all)
     }
 
     /// What all bridges have mapped.
     pub fn all(&self) -> OptionMap {
-        self.all.as_deref().copied().unwrap_or_default()
+        *self.all
     }
 }
 
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(options.map("a", &[]), Ok(()));
         assert_eq!((options.all().get(0), options.all().get(1)), (Some(kind(1)), None));
         assert_eq!(options.map("b", &[(9, kind(1)), (3, OptionKind { length: 124, ..kind(4) })]), Ok(()));
-        assert_eq!(options.to_read(), None);
+        assert!(options.to_read().is_empty());
     }
 }

@@ -175,7 +175,7 @@ impl<'a> Translator<'a> {
         };
         let listening = state.tunnels.listening(proto, port)?;
         let (backend, kind) = (listening.backend, listening.kind);
-        let options = state.tunnel_options.to_read().filter(|_| kind == TunnelKind::Geneve);
+        let options = (kind == TunnelKind::Geneve).then(|| state.tunnel_options.to_read());
         Some(Action::TunnelPop { backend, kind, options })
     }
 

@@ -161,11 +161,10 @@ impl Translator<'_> {
     /// packets of the megaflow. Of packets that came without a tunnel the mask leaves them out in the end.
     pub(super) fn look_at_options(&mut self) {
         let mapped = self.state.tunnel_options.all();
-        let fields =
-            (0..layout::TUN_OPTIONS_MAX).filter(|i| mapped.get(*i).is_some()).filter_map(FieldId::tun_metadata);
-        for field in fields.map(FieldId::field) {
-            let is_there = field.is_present(&self.flow);
-            field.set_mask(&mut self.wc, if is_there { u128::MAX } else { 0 });
+        for (i, kind) in (0..layout::TUN_OPTIONS_MAX).filter_map(|i| Some((i, mapped.get(i)?))) {
+            let Some(field) = FieldId::tun_metadata(i).map(FieldId::field) else { continue };
+            let has_value = kind.length != 0 && field.is_present(&self.flow);
+            field.set_mask(&mut self.wc, if has_value { u128::MAX } else { 0 });
         }
     }
 }

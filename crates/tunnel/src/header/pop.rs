@@ -155,8 +155,7 @@ fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     Ok(UDP_SIZE + VNI_HEADER_SIZE)
 }
 
-/// Reads Geneve's header; the size of all headers behind IP. Its caller reads the options and decides what they mean: like Open
-/// vSwitch, Sluice takes packets with critical options that it does not know.
+/// Reads Geneve's header; the size of all headers behind IP. Its caller reads the options and decides which are known.
 fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     let [first, flags]: [u8; 2] = at(header, 0)?;
     let protocol: [u8; 2] = at(header, 2)?;

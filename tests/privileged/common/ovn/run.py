@@ -183,18 +183,20 @@ def marks(n):
     n.nbctl("qos-del ls1\nremove logical_router_port lr-public options gateway_mtu")
 
 def mirrors(n):
-    """What a port gets, as copies in GRE to a collector."""
+    """What a port gets, as copies in GRE and in ERSPAN to a collector."""
     collector = n.outside.sniff(47)
-    n.nbctl("mirror-add m0 gre 7 to-lport 192.168.0.100\nlsp-attach-mirror a1 m0")
-    def copies():
-        pending(collector)
-        n.hosts["a1"].ping("10.0.0.13")
-        time.sleep(0.1)
-        # IPv4, GRE with a key, the key, Ethernet with IPv4, ICMP.
-        inner = [p[28:] for p in pending(collector) if p[22:24] == b"\x65\x58"]
-        return sorted({i[34] for i in inner if i[12:14] == b"\x08\0" and i[23] == 1})
-    shown.becomes("kinds of ICMP that the collector gets of a1's ping", copies, [0])
-    n.nbctl("lsp-detach-mirror a1 m0\nmirror-del m0")
+    # Behind IPv4: GRE with a key; GRE with a number and version 1 of ERSPAN.
+    for kind, protocol, headers in (("gre", b"\x65\x58", 8), ("erspan", b"\x88\xbe", 16)):
+        n.nbctl(f"mirror-add m0 {kind} 7 to-lport 192.168.0.100\nlsp-attach-mirror a1 m0")
+        def copies():
+            pending(collector)
+            n.hosts["a1"].ping("10.0.0.13")
+            time.sleep(0.1)
+            # Ethernet with IPv4, ICMP.
+            inner = [p[20 + headers:] for p in pending(collector) if p[22:24] == protocol]
+            return sorted({i[34] for i in inner if i[12:14] == b"\x08\0" and i[23] == 1})
+        shown.becomes(f"kinds of ICMP that the collector gets of a1's ping by {kind}", copies, [0])
+        n.nbctl("lsp-detach-mirror a1 m0\nmirror-del m0")
     collector.close()
 
 def refusals(n):
@@ -209,12 +211,15 @@ def failover(n):
     shown.becomes("hv2 has a BFD session that is up", state, True)
     shown.is_("a1 pings the outside", n.hosts["a1"].ping("172.16.0.100"), "answered with ttl 63")
     n.chassis[3].kill()
-    begin = time.monotonic()
-    back = eventually(lambda: n.hosts["a1"].ping("172.16.0.100"), "answered with ttl 63", 30)
+    begin, answers = time.monotonic(), []
+    def ping():
+        answers.append(n.hosts["a1"].ping("172.16.0.100"))
+        return answers[-1]
+    back = eventually(ping, "answered with ttl 63", 30)
     lost = time.monotonic() - begin
     shown.is_("a1 pings the outside when hv3 is dead", back, "answered with ttl 63")
     shown.is_("after less than 10 s", lost < 10, True)
-    print(f"({lost:.1f} s)", file=sys.stderr)
+    print(f"({len(answers) - 1} pings lost in {lost:.1f} s)", file=sys.stderr)
 
 FEATURES = (switching, routing, streams, acls, port_security, nat, load_balancers, services, marks, mirrors, refusals, failover)
 
