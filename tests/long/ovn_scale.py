@@ -8,7 +8,7 @@ import pathlib, sys, time
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "privileged/common/ovn"))
 from fleet import Central, Chassis, Daemons
-from hosts import Namespace, eventually
+from hosts import Namespace, eventually, run
 
 # Seconds that the last port may take.
 PATIENCE = 600
@@ -65,7 +65,13 @@ def measure(directory, prefix, switch, daemons, switches, ports):
     left = eventually(missing, 0, PATIENCE)
     took = time.monotonic() - begin
     if left: raise RuntimeError(f"{left} of {len(own)} ports are not installed after {took:.0f} s")
-    print(f"ports installed: {len(own)}\nflows: {len(chassis.flows())}")
+    # What comes after that, comes before the controller says that it is up to date.
+    run("ovn-nbctl", f"--db={central.at('nb')}", "--timeout=60", "--wait=sb", "sync")
+    wanted = central.sbctl("--bare", "--columns=nb_cfg", "list", "sb_global").strip()
+    current = lambda: central.sbctl("--bare", "--columns=nb_cfg", "list", "chassis_private", chassis.name).strip()
+    if eventually(current, wanted, PATIENCE) != wanted: raise RuntimeError("ovn-controller does not get up to date")
+    flows = sum("table=" in line for line in chassis.flows())
+    print(f"ports installed: {len(own)}\nflows: {flows}")
     print(f"seconds until the last port was installed: {took:.1f}", file=sys.stderr)
     print(f"CPU seconds of the switch meanwhile: {cpu_s(chassis.switch) - before:.1f}", file=sys.stderr)
     print("memory of the switch, MiB, now and at most: {} {}".format(*memory_mib(chassis.switch)), file=sys.stderr)
