@@ -395,8 +395,8 @@ impl Executor {
             return context.discard(packet, DropReason::RecircDepth);
         }
         match tunnel::pop((backend, kind, options), &mut packet, key, context.vlan_limit) {
-            Ok(key) => {
-                self.recirc.push(packet, key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
+            Ok(()) => {
+                self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
             }
             Err(reason) => context.discard(packet, reason),
         }

@@ -6,7 +6,7 @@ use sluice_action::{PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
-use sluice_flow::{Metadata, PacketKey, extract, layout};
+use sluice_flow::{Line, Metadata, PacketKey, extract, layout};
 use sluice_packet::{Packet, VlanLimit};
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{self, PerPacket};
@@ -39,9 +39,9 @@ pub(crate) fn push(
     action_context.packet.rss_hash = 0;
     action_context.pushed_tags = 0;
     action_context.conn.forget();
-    let metadata = outer_metadata(action_context.key);
-    extract(action_context.packet.bytes(), &metadata.with_vlan_limit(context.vlan_limit), action_context.key)?;
-    action_context.is_dirty = false;
+    // Most packets leave now: who needs the key of the outer packet extracts it.
+    Metadata::of_key(action_context.key).without_hash_and_connection().put(action_context.key);
+    action_context.is_dirty = true;
     Ok(())
 }
 
@@ -51,42 +51,37 @@ fn source_port(hash: u32) -> u16 {
     SOURCE_PORTS.start + ((u64::from(hash) * ports) >> 32) as u16
 }
 
-/// What stays of a packet's metadata in front of its new header: port, recirculation id and mark.
-fn outer_metadata(key: &PacketKey) -> Metadata {
-    let mut kept = PacketKey::ZERO;
-    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::PKT_MARK] {
-        kept.set(span, key.get(span));
-    }
-    Metadata::of_key(&kept)
-}
-
-/// Takes a header off a packet; the key of what was within, which has come by `backend` with the mark of its outer packet
-/// and with the options that the map knows.
+/// Takes a header off a packet. Its key becomes that of what was within, which has come by `backend` with the mark of its outer
+/// packet and with the options that the map knows; if there is none, the key is of no use.
 pub(crate) fn pop(
     (backend, kind, options): (PortNo, TunnelKind, Option<&OptionMap>),
     packet: &mut Packet,
-    outer: &PacketKey,
+    key: &mut PacketKey,
     vlan_limit: VlanLimit,
-) -> Result<PacketKey, DropReason> {
+) -> Result<(), DropReason> {
     let popped = header::pop(kind, packet.bytes()).map_err(|_| DropReason::TunnelPop)?;
-    let mut with_options = PacketKey::ZERO;
-    if let Some(map) = options.filter(|_| !popped.options.is_empty()) {
-        let list = packet.bytes().get(popped.options.clone()).ok_or(DropReason::TunnelPop)?;
-        map.read(list, &mut with_options).map_err(|_| DropReason::TunnelPop)?;
-    }
+    let options = match options.filter(|_| !popped.options.is_empty()) {
+        Some(map) => read_options(map, packet.bytes().get(popped.options.clone()))?,
+        None => None,
+    };
     let size = u16::try_from(popped.inner.start).map_err(|_| DropReason::TunnelPop)?;
     // Like Open vSwitch, what follows the outer packet's end stays: an inner frame may have padding, and tells its own length.
     packet.frame.trim_front(size);
     packet.rss_hash = 0;
-    let mut known = PacketKey::ZERO;
-    known.set(layout::IN_PORT, &backend.0.to_be_bytes());
-    known.set(layout::PKT_MARK, outer.get(layout::PKT_MARK));
-    let mut key = PacketKey::ZERO;
-    extract(packet.bytes(), &Metadata::of_key(&known).with_vlan_limit(vlan_limit), &mut key)
-        .map_err(|_| DropReason::TunnelPop)?;
-    popped.tunnel.put(&mut key);
-    if with_options.number(layout::TUN_OPTIONS_PRESENT) != 0 {
-        *key.make_present(layout::TUN_OPTIONS.line()) = *with_options.line(layout::TUN_OPTIONS.line());
+    let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0);
+    extract(packet.bytes(), &known.with_vlan_limit(vlan_limit), key).map_err(|_| DropReason::TunnelPop)?;
+    popped.tunnel.put(key);
+    if let Some(options) = options {
+        *key.make_present(layout::TUN_OPTIONS.line()) = options;
     }
-    Ok(key)
+    Ok(())
+}
+
+/// The line of a key that says which options a header has, if it has some that the map knows.
+#[inline(never)]
+fn read_options(map: &OptionMap, list: Option<&[u8]>) -> Result<Option<Line>, DropReason> {
+    let mut key = PacketKey::ZERO;
+    map.read(list.ok_or(DropReason::TunnelPop)?, &mut key).map_err(|_| DropReason::TunnelPop)?;
+    let has_some = key.number(layout::TUN_OPTIONS_PRESENT) != 0;
+    Ok(has_some.then(|| *key.line(layout::TUN_OPTIONS.line())))
 }

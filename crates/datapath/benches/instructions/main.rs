@@ -17,6 +17,7 @@
 
 mod record;
 mod scenario;
+mod tunnel;
 mod wire;
 
 use record::{Counts, Record};

@@ -1,16 +1,18 @@
 //! What is measured: a switch, its rules, its traffic, and which level of the lookup has to answer.
 
+use crate::tunnel::{self, Way};
 use crate::wire::{ACK, End, SYN, Sink, Source, Traffic, tcp, udp};
 use sluice_action::PortNo;
 use sluice_datapath::{Config, Datapath, Isa, Level, Settings};
 use sluice_fate::{Counter, Snapshot};
 use sluice_flow::PortNames;
 use sluice_ofp::FlowMod;
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_ofproto::{BridgeConfig, Ofproto};
 
 /// What is measured.
 pub struct Scenario {
     pub name: &'static str,
+    way: Way,
     settings: Settings,
     rules: fn() -> String,
     traffic: fn() -> Traffic,
@@ -37,6 +39,7 @@ const CONNECTIONS: u16 = 32;
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "emc-hit",
+        way: Way::Plain,
         settings: Settings { emc: Level::On, ..Settings::BARE },
         rules: rule_a_subtable,
         traffic: flows,
@@ -45,6 +48,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "smc-hit",
+        way: Way::Plain,
         settings: Settings { smc: Level::On, ..Settings::BARE },
         rules: rule_a_subtable,
         traffic: flows,
@@ -53,6 +57,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "subtable-search",
+        way: Way::Plain,
         settings: Settings::BARE,
         rules: rule_a_subtable,
         traffic: flows,
@@ -61,6 +66,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "connection",
+        way: Way::Plain,
         settings: Settings::BARE,
         rules: firewall,
         traffic: connections,
@@ -71,6 +77,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "composed-connection",
+        way: Way::Plain,
         settings: Settings { composed: Level::On, ..Settings::BARE },
         rules: firewall,
         traffic: connections,
@@ -79,11 +86,30 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "flow-setup",
+        way: Way::Plain,
         settings: Settings::BARE,
         rules: megaflow_a_flow,
         traffic: new_flows,
         packets: 1 << 11,
         answers: |counted| counted[Counter::MegaflowsInstalled] == counted[Counter::Received],
+    },
+    Scenario {
+        name: "tunnel-encap",
+        way: Way::Encap,
+        settings: Settings { emc: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: flows,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::EmcHits], counted[Counter::Received]),
+    },
+    Scenario {
+        name: "tunnel-decap",
+        way: Way::Decap,
+        settings: Settings { emc: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: encapsulated_flows,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::EmcHits], 2 * counted[Counter::Received]),
     },
 ];
 
@@ -115,6 +141,11 @@ const SERVER: End = End { address: [192, 0, 2, 1], port: 80 };
 fn flows() -> Traffic {
     let src = |flow: u16| End { address: [1 + (flow % u16::from(SUBTABLES)) as u8, 0, 0, 0], port: 1024 + flow };
     Traffic { frames: (0..FLOWS).map(|flow| udp(src(flow), SERVER)).collect(), again_from: 0, new_flows: false }
+}
+
+fn encapsulated_flows() -> Traffic {
+    let flows = flows();
+    Traffic { frames: tunnel::encapsulated(flows.frames), ..flows }
 }
 
 /// Handshakes, and then segments of both sides of established connections.
@@ -181,10 +212,7 @@ impl Case {
         datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).expect("a bridge");
-        for number in [1, 2] {
-            let name = format!("p{number}");
-            ofproto.add_port(BRIDGE, PortConfig::new(&name, number, PortNo(number.into()))).expect("a free number");
-        }
+        tunnel::add_ports(scenario.way, BRIDGE, &ofproto);
         let source = Source::new((scenario.traffic)(), self.batch);
         datapath.add_port(PortNo(1), Box::new(source)).expect("a free number");
         datapath.add_port(PortNo(2), Box::new(Sink)).expect("a free number");

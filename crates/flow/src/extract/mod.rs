@@ -72,6 +72,27 @@ impl Metadata {
         (self.words[0] as u32).swap_bytes()
     }
 
+    /// The same of a packet that came by another port.
+    #[inline]
+    pub const fn at_port(mut self, in_port: u32) -> Self {
+        self.words[0] = in_port.swap_bytes() as u64;
+        self
+    }
+
+    /// The same without a hash and without a connection: port, recirculation id and mark.
+    #[inline]
+    pub const fn without_hash_and_connection(mut self) -> Self {
+        const MARK: u64 = !0 << (8 * (layout::PKT_MARK.offset - layout::DP_HASH.offset));
+        (self.words[1], self.words[2]) = (self.words[1] & MARK, 0);
+        self
+    }
+
+    /// Makes a key one that says this and nothing of the packet's bytes.
+    #[inline]
+    pub fn put(&self, key: &mut PacketKey) {
+        key.lines[0] = crate::Line::from_words(self.words);
+    }
+
     /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
     #[inline]
     pub fn of_key(key: &PacketKey) -> Self {
@@ -144,6 +165,27 @@ mod tests {
         assert_eq!((key.number(layout::NW_PROTO), key.number(layout::NW_TTL)), (17, 64));
         assert_eq!((key.number(layout::TP_SRC), key.number(layout::TP_DST)), (1000, 2000));
         assert_eq!(key.number(layout::PRESENCE), 0);
+    }
+
+    #[test]
+    fn metadata_can_be_reduced_and_stand_for_itself() {
+        let mut key = PacketKey::ZERO;
+        let fields = [
+            (layout::RECIRC_ID, 7),
+            (layout::DP_HASH, 8),
+            (layout::PKT_MARK, 9),
+            (layout::CT_MARK, 10),
+            (layout::CT_STATE, 11),
+            (layout::IPV6_LABEL, 12),
+        ];
+        fields.into_iter().for_each(|(span, n)| key.set(span, &u32::to_be_bytes(n)[4 - span.size..]));
+        let metadata = Metadata::of_key(&key).without_hash_and_connection();
+        let numbers = |key: &PacketKey| fields.map(|(span, _)| key.number(span));
+        let mut reduced = key;
+        metadata.put(&mut reduced);
+        assert_eq!(numbers(&reduced), [7, 0, 9, 0, 0, 0]);
+        metadata.at_port(3).put(&mut key);
+        assert_eq!((key.in_port(), numbers(&key)), (3, [0, 0, 9, 0, 0, 0]));
     }
 
     #[test]

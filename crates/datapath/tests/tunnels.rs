@@ -1,0 +1,159 @@
+//! Headers of tunnels in the walk: what is pushed, popped, and dropped by name.
+
+mod harness;
+
+use harness::*;
+use sluice_action::{Action, Fate, PortNo, Translation, TunnelPush, XcacheHandle};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
+use sluice_flow::{PacketKey, TunnelKey, layout, tunnel_flags};
+use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader};
+use sluice_tunnel::{TunnelKind, parse};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+const BACKEND: PortNo = PortNo(9);
+/// Sizes of Ethernet, IPv4, UDP and Geneve's header.
+const IP_AT: usize = 14;
+const UDP_AT: usize = IP_AT + 20;
+const GENEVE_AT: usize = UDP_AT + 8;
+
+const KNOWN: OptionKind = OptionKind { class: 0x102, kind: 0x80, length: 4 };
+
+fn option(kind: OptionKind) -> GeneveOption {
+    GeneveOption { kind, value: 7 }
+}
+
+/// The header of a Geneve tunnel with a checksum.
+fn header(options: &[GeneveOption]) -> TunnelHeader {
+    let given = [("remote_ip", "10.9.0.2"), ("key", "5"), ("csum", "true")];
+    let given = given.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let config = parse("t", TunnelKind::Geneve, &given).unwrap().config;
+    let src: Ipv6Addr = Ipv4Addr::new(10, 9, 0, 1).to_ipv6_mapped();
+    let dst = Ipv4Addr::new(10, 9, 0, 2).to_ipv6_mapped().to_bits();
+    let flags = tunnel_flags::KEY | tunnel_flags::CSUM;
+    let key = TunnelKey { id: 5, src: src.to_bits(), dst, flags, ttl: 64, tp_dst: 6081, ..TunnelKey::default() };
+    TunnelHeader::build(&config, &key, options, &OuterLink { link_dst: [2; 6], link_src: [4; 6], src }).unwrap()
+}
+
+fn encapsulated(options: &[GeneveOption], frame: &[u8]) -> Vec<u8> {
+    let header = header(options);
+    let mut packet = [header.bytes(), frame].concat();
+    header.complete(&mut packet, PerPacket { source_port: 40_000, ..PerPacket::default() }).unwrap();
+    packet
+}
+
+fn push() -> Action {
+    Action::TunnelPush(Arc::new(TunnelPush { backend: BACKEND, header: header(&[]), out_port: PortNo(100) }))
+}
+
+fn pop() -> Action {
+    let mut map = OptionMap::default();
+    assert!(map.set(0, KNOWN));
+    Action::TunnelPop { backend: BACKEND, kind: TunnelKind::Geneve, options: Some(Arc::new(map)) }
+}
+
+/// A datapath with ports 1 and 2, and what its tables answer.
+fn datapath(rule: impl Fn(&PacketKey) -> Vec<Action> + Send + Sync + 'static) -> (Datapath, Feed, Sent) {
+    let mut mask = PacketKey::ZERO;
+    [layout::IN_PORT, layout::RECIRC_ID].iter().for_each(|span| mask.set(*span, &[0xff; 4]));
+    let tables = FakeTables::new(move |key, _| {
+        Fate::Translated(Translation {
+            mask,
+            actions: rule(key).into(),
+            no_output: DropReason::Rules,
+            version: 1,
+            cacheable: true,
+            xcache: XcacheHandle(Arc::new(())),
+        })
+    });
+    let datapath = Datapath::new(Config { max_megaflows: 1 << 10, seed: Some(1), ..Config::default() }).unwrap();
+    datapath.set_upcalls(move |_| Box::new(tables.clone()));
+    let pool = pool(256);
+    let [one, two] = [(); 2].map(|()| TestPort::new(1, 32, &pool));
+    let (feed, sent) = (one.feeds[0].clone(), two.sent.clone());
+    datapath.add_port(PortNo(1), Box::new(one)).unwrap();
+    datapath.add_port(PortNo(2), Box::new(two)).unwrap();
+    (datapath, feed, sent)
+}
+
+fn run(datapath: &Datapath, feed: &Feed, packets: &[Vec<u8>]) {
+    feed.lock().unwrap().extend(packets.iter().cloned());
+    while !datapath.run_once(0).exhausted {}
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+}
+
+fn inner() -> Vec<u8> {
+    udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 3)
+}
+
+/// A good packet of a tunnel, or what a bad peer makes of it.
+fn decapsulate(packet: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
+    let (datapath, feed, sent) = datapath(|key| match key.in_port() {
+        1 => vec![pop()],
+        _ => vec![Action::Output(PortNo(2))],
+    });
+    run(&datapath, &feed, &[packet]);
+    let sent = std::mem::take(&mut *sent.lock().unwrap());
+    (sent, datapath.totals().dropped(DropReason::TunnelPop))
+}
+
+#[test]
+fn a_bad_peers_packets_are_dropped_by_name() {
+    assert_eq!(decapsulate(encapsulated(&[option(KNOWN)], &inner())), (vec![inner()], 0));
+    let broken = |at: usize, value: u8| {
+        let mut packet = encapsulated(&[option(KNOWN)], &inner());
+        // Without a checksum, lest that be what is wrong.
+        packet[UDP_AT + 6..UDP_AT + 8].fill(0);
+        packet[at] = value;
+        packet
+    };
+    let good = encapsulated(&[option(KNOWN)], &inner());
+    let other = |kind| encapsulated(&[option(kind)], &inner());
+    let mut wrong_sum = good.clone();
+    *wrong_sum.last_mut().unwrap() ^= 1;
+    let bad = [
+        ("a wrong version", broken(GENEVE_AT, 0x42)),
+        ("a wrong IPv4 checksum", broken(IP_AT + 8, 63)),
+        ("a wrong length of UDP", broken(UDP_AT + 5, 9)),
+        ("a wrong checksum of UDP", wrong_sum),
+        ("a protocol that is not Ethernet", broken(GENEVE_AT + 3, 0)),
+        ("options behind the packet's end", broken(GENEVE_AT, 0x3f)),
+        ("an option behind the others' end", broken(GENEVE_AT + 8 + 3, 9)),
+        ("a known option of another length", other(OptionKind { length: 8, ..KNOWN })),
+        ("a critical option that is not known", other(OptionKind { kind: 0x81, ..KNOWN })),
+        ("a packet that is cut", good[..good.len() - 1].to_vec()),
+        ("an inner frame without Ethernet", encapsulated(&[], &[0; 13])),
+    ];
+    for (what, packet) in bad {
+        assert_eq!(decapsulate(packet), (vec![], 1), "{what}");
+    }
+    let unknown = encapsulated(&[option(OptionKind { kind: 1, ..KNOWN })], &inner());
+    assert_eq!(decapsulate(unknown), (vec![inner()], 0), "an option that is not critical is skipped");
+}
+
+#[test]
+fn actions_behind_a_push_see_the_outer_packet() {
+    let (datapath, feed, sent) = datapath(|key| match (key.recirc_id(), key.number(layout::TP_DST)) {
+        (0, 2) => vec![push(), Action::Recirc(7)],
+        (7, 6081) => vec![Action::Output(PortNo(2))],
+        _ => vec![],
+    });
+    run(&datapath, &feed, &[inner(), inner()]);
+    let sent = sent.lock().unwrap();
+    assert_eq!(sent.len(), 2);
+    for packet in &*sent {
+        assert_eq!(packet[header(&[]).bytes().len()..], inner());
+        assert_eq!(packet[UDP_AT + 2..UDP_AT + 4], 6081_u16.to_be_bytes());
+    }
+}
+
+#[test]
+fn a_loop_through_tunnels_ends() {
+    let (datapath, feed, sent) = datapath(|_| vec![push(), pop()]);
+    run(&datapath, &feed, &[inner()]);
+    assert!(sent.lock().unwrap().is_empty());
+    let totals = datapath.totals();
+    assert_eq!((totals.dropped(DropReason::RecircDepth), totals[Counter::Sent]), (1, 0));
+}
