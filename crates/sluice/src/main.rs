@@ -13,6 +13,7 @@ mod config_file;
 mod heartbeat;
 mod housekeeping;
 mod kept_tables;
+mod manual;
 mod metrics;
 mod overview;
 mod panics;
@@ -68,6 +69,7 @@ enum CliCommand {
     Lab(sluice_lab::LabArgs),
     Top(sluice_top::TopArgs),
     Capture(capture::CaptureArgs),
+    Manual(manual::ManualArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
         CliCommand::Top(args) => sluice_top::run(&args, rundir::default_control_socket()).map(|()| ExitCode::SUCCESS),
         CliCommand::Capture(args) => capture::run(&args).map(|()| ExitCode::SUCCESS),
+        CliCommand::Manual(args) => manual::write(&args).map(|text| show(&text)),
         CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };

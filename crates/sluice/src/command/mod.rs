@@ -305,6 +305,11 @@ impl Commands for CommandTable {
     }
 }
 
+/// The name and the arguments of every command, by name.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().map(|command| (command.name, command.usage))
+}
+
 fn list_commands(_: &Switch, _: &[&str]) -> Reply {
     let lines: String = COMMANDS.iter().map(|c| format!("  {:<23} {}\n", c.name, c.usage)).collect();
     Ok(format!("The available commands are:\n{lines}"))

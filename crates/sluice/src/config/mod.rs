@@ -28,7 +28,7 @@ use sluice_ofproto::RULE_MEMORY;
 use std::path::{Path, PathBuf};
 
 /// The annotated configuration. The tests hold it to the structs below.
-const REFERENCE: &str = include_str!("reference.toml");
+pub const REFERENCE: &str = include_str!("reference.toml");
 
 /// What `sluice run --help-config` prints: the whole configuration, every key explained, and every port type's options.
 pub fn help() -> String {

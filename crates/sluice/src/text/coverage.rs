@@ -31,7 +31,7 @@ pub struct Coverage {
 }
 
 /// The name of a drop reason among the events.
-fn drop_name(reason: DropReason) -> String {
+pub fn drop_name(reason: DropReason) -> String {
     match reason {
         DropReason::RxRunt => "datapath_drop_rx_invalid_packet".into(),
         DropReason::UpcallLost => "datapath_drop_upcall_error".into(),
