@@ -26,7 +26,7 @@ pub struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
     /// An experiment, "list" for their names, "quick" for a short look at all, "report" to render it
-    /// again, "losses" for where Sluice loses by the reports below a directory, "core-distance" for
+    /// again, "front-page" for the plot of the README from a record of "peer", "losses" for where Sluice loses by the reports below a directory, "core-distance" for
     /// the cycles that a cache line takes from the first core to the last
     what: Option<String>,
     /// A short look: few points, few repetitions
@@ -60,6 +60,10 @@ pub fn run(args: &LabArgs) -> Result<()> {
         Some("list") => return list(),
         Some("report") => return say_report(&args.out),
         Some("core-distance") => return say_core_distance(),
+        Some("front-page") => {
+            print!("{}", crate::front_page::plot(&args.out)?);
+            return Ok(());
+        }
         Some("losses") => {
             print!("{}", losses::collect(&args.out)?);
             return Ok(());
@@ -107,7 +111,7 @@ const QUICK_SHARE: f64 = 0.25;
 const KEPT: &str = "what was measured is kept; --resume goes on from there";
 
 /// What may be asked besides an experiment.
-const OTHERS: [&str; 6] = ["core-distance", "list", "losses", "quick", "report", "search"];
+const OTHERS: [&str; 7] = ["core-distance", "front-page", "list", "losses", "quick", "report", "search"];
 /// Letters inserted, left out, changed or swapped within which a name was meant.
 const TYPED_WRONG_MAX: usize = 2;
 

@@ -15,6 +15,7 @@ mod experiment;
 mod experiment_list;
 mod experiments;
 mod files;
+mod front_page;
 mod grid;
 mod lab;
 mod loss;

@@ -43,9 +43,10 @@ fn aim(point: &Point) -> f64 {
     AIMS.iter().find(|(flows, _)| point.at("flows") <= *flows).map_or(0.0, |(_, aim)| *aim)
 }
 
-/// This switch, and testpmd: the arms after the peer's.
-const OURS: &str = "sluice";
-const PORTS_ALONE: &str = "testpmd";
+/// This switch: the first arm after the peer's.
+pub const OURS: &str = "sluice";
+/// testpmd: the arm after it.
+pub const PORTS_ALONE: &str = "testpmd";
 
 fn arms() -> Vec<&'static str> {
     OVS_CONFIGS.iter().map(|config| config.name).chain([OURS, PORTS_ALONE]).collect()

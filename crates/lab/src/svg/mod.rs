@@ -19,6 +19,8 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
+/// Height of the strip above with the title, in a file of its own.
+const TITLE: f64 = 20.0;
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 20.0;
 /// Colours there are; beyond, lines are dashed.
@@ -40,6 +42,18 @@ svg.chart .f0{fill:var(--c0)}svg.chart .f1{fill:var(--c1)}svg.chart .f2{fill:var
 
 /// A figure as an SVG element; its style sheet is [`STYLE`].
 pub fn element(figure: &Figure) -> String {
+    draw(figure, 0.0)
+}
+
+/// A figure as a file of its own. On a page the title stands above the picture; a file carries its own.
+pub fn document(figure: &Figure) -> String {
+    let svg = draw(figure, TITLE);
+    let at = svg.find('>').map_or(0, |at| at + 1);
+    format!("{}<style>{STYLE}</style>{}", &svg[..at], &svg[at..])
+}
+
+/// Draws a figure below a strip of this height for its title.
+fn draw(figure: &Figure, strip: f64) -> String {
     let mut canvas = Canvas::new();
     match &figure.chart {
         Chart::Lines { x, y, series } => lines::draw(&mut canvas, x, y, series),
@@ -47,14 +61,11 @@ pub fn element(figure: &Figure) -> String {
         Chart::Bars { y, bars, parts } => bars::stacked(&mut canvas, y, bars, parts),
         Chart::Histogram { x, bins } => bars::histogram(&mut canvas, x, bins),
     }
-    canvas.finish(&figure.title)
-}
-
-/// A figure as a file of its own.
-pub fn document(figure: &Figure) -> String {
-    let svg = element(figure);
-    let at = svg.find('>').map_or(0, |at| at + 1);
-    format!("{}<style>{STYLE}</style>{}", &svg[..at], &svg[at..])
+    if strip > 0.0 {
+        let (middle, title) = (WIDTH / 2.0, escape(&figure.title));
+        canvas.put(format_args!("<text x='{middle}' y='-4' text-anchor='middle' font-weight='600'>{title}</text>"));
+    }
+    canvas.finish(&figure.title, strip)
 }
 
 /// What is being drawn.
@@ -116,7 +127,7 @@ impl Canvas {
         self.legend.push(name.to_owned());
     }
 
-    fn finish(mut self, title: &str) -> String {
+    fn finish(mut self, title: &str, strip: f64) -> String {
         let legend = std::mem::take(&mut self.legend);
         let longest = legend.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         // A letter is up to 7.6 wide, the mark before it 26.
@@ -130,10 +141,11 @@ impl Canvas {
             self.put(format_args!("<path class='{mark} {stroke}' d='M{x:.1} {y:.1}h18'/>"));
             self.text(x + 24.0, y + 4.5, "start", name);
         }
-        let height = HEIGHT + (legend.len().div_ceil(self.columns) as f64) * LEGEND_LINE;
+        let height = strip + HEIGHT + (legend.len().div_ceil(self.columns) as f64) * LEGEND_LINE;
         format!(
-            "<svg class='chart' xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' role='img' \
+            "<svg class='chart' xmlns='http://www.w3.org/2000/svg' viewBox='0 {} {WIDTH} {height}' role='img' \
              aria-label='{}'>\n{}</svg>\n",
+            0.0 - strip,
             escape(title),
             self.body
         )
