@@ -37,7 +37,9 @@ faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswi
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
-readme-plot|the plot of the README, from the newest run of subtables in docs/results/|
+readme-plot|the plot of the README, from the newest run of peer in docs/results/|
+packages|the Debian packages: installed, upgraded, removed and purged beside Open vSwitch on a bare Debian|root, mmdebstrap, debhelper
+book|the guide as HTML, into target/book|mdbook
 long|the long lanes; results and the machine sheet go to docs/results/|root, openvswitch-switch'
 
 usage() {
@@ -320,15 +322,22 @@ step_lab-full() {
 }
 
 step_readme-plot() {
-    # Plots are not in git: the record is rendered again.
-    local newest dir code
-    newest=$(ls docs/results/*-lab-*/subtables.json | tail -1)
-    dir=$(mktemp -d)
-    cp "$newest" "$dir" && cargo run -q -p sluice -- lab report --out "$dir" &&
-        cp -v "$(grep -l "aria-label='20 subtables'" "$dir"/subtables-*.svg)" docs/results/twenty-subtables.svg
-    code=$?
-    rm -rf "$dir"
-    return $code
+    local newest
+    newest=$(ls -d docs/results/*-lab-peer | tail -1)
+    cargo run -q -p sluice -- lab front-page --out "$newest" >docs/results/front-page.svg
+}
+
+# The Debian packages on a bare Debian. ROOT_TAR keeps that for the next time, PROFILE=dev builds fast.
+step_packages() {
+    local code=0
+    guarded 5400 bash tests/long/packages.sh || code=$?
+    [ "$code" != 77 ] || { skip packages "see above"; return; }
+    return "$code"
+}
+
+step_book() {
+    have mdbook || { skip book "mdbook is not installed (cargo install mdbook)"; return; }
+    mdbook build --dest-dir "$here/target/book"
 }
 
 step_long() {
@@ -346,6 +355,8 @@ step_long() {
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
     long_lane "$out" ovn-scale
+    long_lane "$out" packages
+    long_lane "$out" book
     long_lane "$out" soak SOAK_SECONDS=900
     echo "results: $out"
 }

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# The Debian packages on a bare Debian 12, in a directory: installed beside Open vSwitch, chosen, restarted by ovs-ctl without the
+# kernel's module, upgraded, removed while they run, and purged without a trace. Flows survive each change of the daemon.
+# Needs root, mmdebstrap and debhelper; the root is made from this machine's own sources of Debian's packages, once (ROOT_TAR keeps it).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+lane=packages
+for program in mmdebstrap dpkg-buildpackage dh systemd-analyze; do
+    command -v "$program" > /dev/null || { echo "SKIPPED: no $program (ci/install-packages)"; exit 77; }
+done
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: not root"; exit 77; }
+dir=$(mktemp -d)
+chmod 755 "$dir"
+root=$dir/root s=$lane-$$
+fail() { echo "$lane: $*" >&2; tail -20 "$root"/var/log/openvswitch/*.log >&2 2> /dev/null || true; exit 1; }
+finish() {
+    local pidfile
+    for pidfile in "$root"/run/openvswitch/*.pid; do [ -e "$pidfile" ] && kill "$(cat "$pidfile")" 2> /dev/null; done
+    for ns in "$s" "$s-port1" "$s-port2"; do ip netns del "$ns" 2> /dev/null || true; done
+    umount -l "$root/proc" "$root/dev" "$root/sys" 2> /dev/null || true
+    rm -rf --one-file-system "$dir"
+}
+trap finish EXIT
+until_true() { local _; for _ in $(seq 600); do "$@" > /dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
+
+# The packages, and the same as a later version.
+ci/build-deb
+first=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+VERSION=$first+next ci/build-deb
+
+tar=${ROOT_TAR:-$dir/root.tar}
+if [ ! -e "$tar" ]; then
+    apt-config dump | grep '^Acquire' > "$dir/apt.conf"
+    # Debian's own sources alone, of those that this machine uses.
+    mapfile -t sources < <(grep -l debian-archive-keyring /etc/apt/sources.list.d/* 2> /dev/null || echo /etc/apt/sources.list)
+    mmdebstrap --quiet --variant=minbase --aptopt="$dir/apt.conf" --aptopt='Acquire::Languages "none"' \
+        --include=openvswitch-switch,iproute2,iputils-ping,systemd,logrotate,kmod,procps bookworm "$tar" "${sources[@]}"
+fi
+mkdir "$root"
+tar -C "$root" -xf "$tar"
+printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
+chmod +x "$root/usr/sbin/policy-rc.d"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --make-rslave "$root/dev"
+mount -t sysfs sysfs "$root/sys"
+inside() { ip netns exec "$s" chroot "$root" "$@"; }
+install() { cp target/deb/"$1" "$root/tmp/"; inside dpkg -i "/tmp/$1" > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"; rm "$root/tmp/$1"; }
+listing() { (cd "$root" && find etc usr lib var/lib var/log run -xdev | grep -vE '^(var/lib/dpkg|var/lib/systemd|var/log/(dpkg|alternatives|openvswitch)|run/openvswitch|etc/openvswitch|var/lib/openvswitch|var/cache)|^etc/(passwd|group|shadow|gshadow|subuid|subgid)' | sort); }
+
+ip netns add "$s"
+for host in port1 port2; do
+    ip netns add "$s-$host"
+    ip -n "$s" link add "$host" type veth peer name eth0 netns "$s-$host"
+    ip -n "$s" link set "$host" up
+    ip -n "$s-$host" link set eth0 up
+done
+ip -n "$s" link set lo up
+ip -n "$s-port1" addr add 10.0.0.1/24 dev eth0
+ip -n "$s-port2" addr add 10.0.0.2/24 dev eth0
+pings() { ip netns exec "$s-port1" ping -c 1 -W 1 10.0.0.2; }
+ovs_ctl() { inside /usr/share/openvswitch/scripts/ovs-ctl --no-record-hostname --system-id=test "$@" > "$dir/ovs-ctl" 2>&1 || fail "ovs-ctl $*: $(cat "$dir/ovs-ctl")"; }
+program() { readlink "/proc/$(cat "$root/run/openvswitch/ovs-vswitchd.pid")/exe" | sed "s,^$root,,"; }
+# The rules are there, packets follow them, and the daemon is $1.
+works_with() {
+    [[ $(program) = "$1"* ]] || fail "the daemon is $(program), not $1"
+    inside ovs-ofctl dump-flows br0 | grep -q 'cookie=0x5ca1ab1e.*priority=77' || fail "flows are gone: $(inside ovs-ofctl dump-flows br0)"
+    [ "$(inside ovs-vsctl list-ports br0 | xargs)" = "port1 port2" ] || fail "ports: $(inside ovs-vsctl list-ports br0)"
+    until_true pings || fail "no ping through $1"
+    echo "$lane: $2: $(program) has the flows and forwards"
+}
+listing > "$dir/before"
+
+install "sluice_${first}_$(dpkg --print-architecture).deb"
+[ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/openvswitch-switch/ovs-vswitchd ] || fail "Debian's daemon is not the chosen one any more"
+inside getent passwd sluice > /dev/null || fail "no user sluice"
+inside sluice --version | grep -q "$first" || fail "sluice does not run"
+inside sluice run --check /etc/sluice/sluice.toml | grep -q 'can be run' || fail "the configuration cannot be run"
+for file in man/man1/sluice.1.gz man/man1/sluice-run.1.gz man/man5/sluice.toml.5.gz bash-completion/completions/sluice zsh/vendor-completions/_sluice; do
+    [ -s "$root/usr/share/$file" ] || fail "no $file"
+done
+bash -n "$root/usr/share/bash-completion/completions/sluice" || fail "the completion for bash"
+inside logrotate --debug /etc/logrotate.d/sluice > "$dir/logrotate" 2>&1 || fail "logrotate: $(cat "$dir/logrotate")"
+said=$(systemd-analyze verify --man=no --root="$root" /lib/systemd/system/sluice.service 2>&1 | grep -i sluice || true)
+[ -z "$said" ] || fail "systemd-analyze: $said"
+
+# Debian's daemon starts without the kernel's module only where its loading is left out; that is not what is shown here.
+inside mkdir -p /run/openvswitch /etc/openvswitch
+ovs_ctl --no-ovs-vswitchd start
+inside ovs-vsctl --no-wait add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure -- add-port br0 port1 -- add-port br0 port2
+
+inside update-alternatives --quiet --set ovs-vswitchd /usr/lib/sluice/ovs-vswitchd
+# As the kernel has it, and the way of ovs-ctl to it: nothing is loaded, and that is no error.
+inside modprobe openvswitch || fail "modprobe fails where Sluice is chosen"
+ovs_ctl --no-ovsdb-server start
+inside ovs-ofctl add-flow br0 'cookie=0x5ca1ab1e,priority=77,actions=NORMAL'
+works_with /usr/lib/sluice/sluice "ovs-ctl start"
+ovs_ctl restart
+works_with /usr/lib/sluice/sluice "ovs-ctl restart"
+
+install "sluice_$first+next_$(dpkg --print-architecture).deb"
+grep -q 'ovs-ctl restart keeps flows' "$dir/dpkg" || fail "the upgrade does not say what to do: $(cat "$dir/dpkg")"
+[ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/sluice/sluice ] || fail "the upgrade takes the choice back"
+ovs_ctl restart
+works_with /usr/lib/sluice/sluice "upgraded"
+
+# Back, by the removal of the package while it runs. Debian's daemon insists on the module, so it is started as ovs-ctl does.
+pings > /dev/null || fail "no ping before the removal"
+inside ovs-ofctl dump-flows br0 --no-stats > "$root/tmp/flows"
+inside dpkg -r sluice > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"
+pings > /dev/null || fail "the removal ends the switch that runs"
+[ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/openvswitch-switch/ovs-vswitchd ] || fail "Debian's daemon is not chosen again"
+[ -e "$root/etc/sluice/sluice.toml" ] || fail "removal alone takes the configuration"
+inside mv /sbin/modprobe /sbin/modprobe.real
+inside ln -s /bin/true /sbin/modprobe
+ovs_ctl restart
+inside mv /sbin/modprobe.real /sbin/modprobe
+works_with /usr/lib/openvswitch-switch/ovs-vswitchd "gone back"
+
+inside dpkg -P sluice > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"
+ovs_ctl stop
+listing > "$dir/after"
+left=$(comm -13 "$dir/before" "$dir/after")
+[ -z "$left" ] || fail "the purge leaves: $left"
+echo "$lane: installed, chosen, restarted, upgraded, removed, purged"
