@@ -305,7 +305,7 @@ mod tests {
         gate.set_threshold(10);
         assert_eq!(admitted(&mut gate, EmcRecirc::Threshold, &HALF), 0.0);
         windows(&mut gate, 1, 0.1, &HALF);
-        assert!((admitted(&mut gate, EmcRecirc::RandomAll, &HALF) - 0.25).abs() < 0.02, "both learn the same share");
+        assert!((admitted(&mut gate, EmcRecirc::RandomAll, &HALF) - 0.5).abs() < 0.02, "they have one share");
     }
 
     #[test]
