@@ -14,6 +14,16 @@ pub struct Loss {
     pub what: String,
 }
 
+/// How a loss begins that noise leaves undecided.
+const UNDECIDED: &str = "undecided: ";
+
+impl Loss {
+    /// Whether the point was too noisy to say that anything is lost.
+    pub fn is_undecided(&self) -> bool {
+        self.what.starts_with(UNDECIDED)
+    }
+}
+
 /// Smaller differences are no loss.
 const TIE: f64 = verdict::MARGIN;
 
@@ -24,7 +34,7 @@ pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Ve
         let (own, theirs) = (median(ours)?, others.iter().filter_map(|arm| Some((median(arm)?, *arm))));
         let (least, best) = theirs.min_by(|a, b| a.0.total_cmp(&b.0))?;
         // Too noisy a point decides nothing, and is not passed over in silence either.
-        let undecided = if verdict::spread(point.same_twice.as_ref()) > TIE { "undecided: " } else { "" };
+        let undecided = if verdict::spread(point.same_twice.as_ref()) > TIE { UNDECIDED } else { "" };
         (own > least * (1.0 + TIE)).then(|| Loss {
             at: grid::name_of(&point.at),
             what: format!(

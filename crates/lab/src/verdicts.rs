@@ -3,6 +3,7 @@
 use crate::experiment_list::named;
 use crate::losses;
 use crate::record::{Record, Size, Table};
+use crate::verdict::{MARGIN, spread};
 
 /// What stands above the verdicts.
 pub const LEAD: &str = "Each experiment asks a question of this switch and has an aim, such as that the switch left to itself \
@@ -27,19 +28,27 @@ pub fn table(records: &[Record]) -> Table {
 /// What came of an experiment.
 fn verdict(record: &Record) -> String {
     let points = record.findings.points.len();
-    let mut verdict = match (named(&record.experiment), points, &losses::of(record)[..]) {
+    // Too noisy a point says neither that the aim is reached nor that it is missed.
+    let undecided = record.findings.points.iter().filter(|point| spread(point.same_twice.as_ref()) > MARGIN).count();
+    let mut lost = losses::of(record);
+    lost.retain(|loss| !loss.is_undecided());
+    let mut verdict = match (named(&record.experiment), points, &lost[..]) {
         // A search has an answer in place of an aim.
         (None, _, _) => match record.findings.tables.first() {
             Some(answers) => answers.rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>().join("; "),
             None => "no answer".to_owned(),
         },
         (Some(_), 0, _) => "not measured".to_owned(),
-        (Some(_), _, []) => format!("aim reached at all {points} points"),
+        (Some(_), _, []) if undecided == points => format!("undecided at all {points} points"),
+        (Some(_), _, []) => format!("aim reached at all {} points that are decided", points - undecided),
         (Some(_), _, [first, more @ ..]) => {
             let more = if more.is_empty() { String::new() } else { format!(", and {} more below", more.len()) };
             format!("aim missed: {}: {}{more}", first.at, first.what)
         }
     };
+    if undecided != 0 && undecided != points {
+        verdict += &format!("; {undecided} of {points} points are undecided");
+    }
     if record.interrupted {
         verdict += "; the run was stopped before its end";
     }
@@ -76,7 +85,11 @@ mod tests {
     fn a_verdict_is_a_sentence_and_claims_nothing_that_was_not_measured() {
         let (won, lost) = (point(100.0, 110.0, [1.0, 1.0]), point(110.0, 100.0, [1.0, 1.0]));
         assert_eq!(verdict(&record(vec![], &[], false)), "not measured");
-        assert_eq!(verdict(&record(vec![won], &[], false)), "aim reached at all 1 points");
+        assert_eq!(verdict(&record(vec![won], &[], false)), "aim reached at all 1 points that are decided");
+        let noisy = point(110.0, 100.0, [0.9, 1.1]);
+        assert_eq!(verdict(&record(vec![noisy.clone()], &[], false)), "undecided at all 1 points");
+        let text = verdict(&record(vec![noisy, point(100.0, 110.0, [1.0, 1.0])], &[], false));
+        assert_eq!(text, "aim reached at all 1 points that are decided; 1 of 2 points are undecided");
         let text = verdict(&record(vec![lost.clone(), lost], &["busy"], true));
         assert!(text.starts_with("aim missed: 1k flows: auto: 110 cycles, emc: 100 (1.10 times)"), "{text}");
         assert!(text.contains(", and 1 more below; the run was stopped"), "{text}");
