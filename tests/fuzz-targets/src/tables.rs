@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use sluice_action::PortNo;
-use sluice_datapath::{Arm, Config, Datapath, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, Settings};
 use sluice_fate::Counter;
 use sluice_flow::PortNames;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -46,7 +46,7 @@ fn packets(data: &[u8]) -> Vec<(u16, &[u8])> {
 
 /// Sends the packets twice, so that caches answer, too, with all caches on and small.
 fn run(ofproto: &Ofproto, packets: &[(u16, &[u8])]) {
-    let arm = Arm { emc: Some(1), smc: true, distributor: true, ..Arm::BARE };
+    let arm = Arm { emc: Some(EmcInsert::OneIn(1)), smc: true, distributor: Some(DistributorTable::Own), ..Arm::BARE };
     let settings = Settings { emc_entries: 8, ..arm.into() };
     let config = Config { cores: vec![0], settings, max_megaflows: 256, seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath without threads");

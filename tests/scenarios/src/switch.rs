@@ -4,7 +4,7 @@ use crate::script::{Expected, Script, Step};
 use crate::verdict::{self, Sent};
 use crate::wire::{Wire, flow_of};
 use sluice_action::PortNo;
-use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcRecirc, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, EmcRecirc, Settings};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PortNames;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -153,15 +153,14 @@ struct Switch {
 
 impl Switch {
     fn new(script: &Script, setting: &Setting) -> Result<Self, String> {
-        let emc = Some(setting.emc_insert_inv_prob).filter(|n| *n != 0);
+        let emc = Some(setting.emc_insert_inv_prob).filter(|n| *n != 0).map(EmcInsert::OneIn);
         let emc_recirc = setting.emc_recirc;
-        let arm = Arm { emc, emc_recirc, smc: setting.smc, distributor: setting.distributor.is_some() };
+        let arm = Arm { emc, emc_recirc, smc: setting.smc, distributor: setting.distributor };
         let settings = if setting.autopilot { Settings::default() } else { arm.into() };
-        let distributor_table = setting.distributor.unwrap_or(DistributorTable::Own);
         let config = Config {
             cores: (0..setting.pmds).collect(),
             batch: setting.batch,
-            settings: Settings { emc_entries: setting.emc_entries, distributor_table, ..settings },
+            settings: Settings { emc_entries: setting.emc_entries, ..settings },
             max_megaflows: setting.max_megaflows,
             seed: Some(1),
             sleep_max_us: 50,

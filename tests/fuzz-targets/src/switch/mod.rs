@@ -11,7 +11,7 @@ mod phrases;
 use crate::input::Input;
 use bench::Bench;
 use operation::Operation;
-use sluice_datapath::{Arm, Level, Settings};
+use sluice_datapath::{Arm, DistributorTable, EmcInsert, Level, Settings};
 
 /// Operations of one input: enough for state to build up, few enough for a thousand inputs a second.
 const OPERATIONS_MAX: usize = 96;
@@ -38,6 +38,11 @@ pub fn switch(data: &[u8]) {
 /// The caches that a byte stands for. An exact match cache is so small that its entries evict each other.
 fn caches(byte: u8) -> Settings {
     let has = |bit: u8| byte >> bit & 1 == 1;
-    let arm = Arm { emc: has(0).then_some(1), smc: has(2), distributor: has(3), ..Arm::BARE };
+    let arm = Arm {
+        emc: has(0).then_some(EmcInsert::OneIn(1)),
+        smc: has(2),
+        distributor: has(3).then_some(DistributorTable::Own),
+        ..Arm::BARE
+    };
     Settings { emc_entries: 8, composed: if has(1) { Level::On } else { Level::Off }, ..arm.into() }
 }
