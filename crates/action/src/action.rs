@@ -1,6 +1,6 @@
 //! Datapath actions.
 
-use crate::{BondTarget, Ct};
+use crate::{BondTarget, Ct, SFlowAction};
 use sluice_flow::TunnelKey;
 use sluice_flow::geneve::{GeneveOption, OptionMap};
 use sluice_flow::layout::Span;
@@ -161,6 +161,8 @@ pub enum Action {
         /// Whether the controller gets all that is needed to let it go on from here: then it gets the whole packet.
         continuation: bool,
     },
+    /// Take a share of the packets for an sFlow agent.
+    SFlow(std::sync::Arc<SFlowAction>),
     /// Hand it to the BFD session of a port.
     Bfd {
         /// The number of the port's bridge.
@@ -244,6 +246,7 @@ impl Action {
             | Action::Hash { .. }
             | Action::Meter(_)
             | Action::Trunc(_)
+            | Action::SFlow(_)
             | Action::Drop => false,
         }
     }

@@ -4,7 +4,7 @@
 //! installs a megaflow; the revalidator evicts when little is left. What a translation needs for a moment is charged as
 //! well, so the account may pass its bound by the translations under way, one a PMD.
 
-use crate::{Action, Ct, MaskedField};
+use crate::{Action, Ct, MaskedField, SFlowAction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -124,6 +124,7 @@ fn further_bytes(action: &Action) -> usize {
         Action::Ct(_) => ALLOCATION_BYTES + size_of::<Ct>(),
         Action::Clone(actions) | Action::Sample { actions, .. } => actions_bytes(actions),
         Action::CheckPktLen { greater, less_or_equal, .. } => actions_bytes(greater) + actions_bytes(less_or_equal),
+        Action::SFlow(_) => 2 * ALLOCATION_BYTES + size_of::<SFlowAction>(),
         _ => 0,
     }
 }

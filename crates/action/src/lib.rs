@@ -12,6 +12,7 @@ mod edit;
 mod flow_memory;
 mod megaflow;
 mod meter;
+mod sflow;
 mod text;
 mod upcall;
 
@@ -25,5 +26,6 @@ pub use megaflow::{
     agree_under,
 };
 pub use meter::{MeterStats, MeterStore};
+pub use sflow::{LABELS_MAX, LabelChange, SFlowAction};
 pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_packet_key, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -1,7 +1,7 @@
 //! How a datapath is set up, and what can go wrong with it.
 
 use crate::settings::{EMC_ENTRIES_ALLOWED, EMC_ENTRIES_EXPECTED};
-use crate::{GovernorMode, MissBudget, RxqAssignment, Settings};
+use crate::{AutoLb, GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_action::PortNo;
 use sluice_packet::{BATCH_MAX, VlanLimit};
 
@@ -38,6 +38,8 @@ pub struct Config {
     pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
     pub sleep_max_us: u32,
+    /// When receive queues are assigned to PMDs again by themselves.
+    pub auto_lb: AutoLb,
     /// The most messages to controllers that wait.
     pub packet_in_queue: usize,
     /// Whether cycles are counted by stage; see [`crate::Stage`].
@@ -69,6 +71,7 @@ impl Default for Config {
             seed: None,
             rxq_assignment: RxqAssignment::default(),
             sleep_max_us: 0,
+            auto_lb: AutoLb::default(),
             packet_in_queue: 1024,
             profile: false,
         }

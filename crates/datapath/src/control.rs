@@ -1,5 +1,6 @@
 //! What control threads share under one lock: the workers, the ports, and the settings.
 
+use crate::auto_lb::AutoLbState;
 use crate::capture::ActiveCapture;
 use crate::command::PmdCommand;
 use crate::device_statuses::DeviceStatuses;
@@ -61,6 +62,7 @@ pub(crate) struct Control {
     pub sleep_max_us: u32,
     /// Captures under way.
     pub captures: Vec<ActiveCapture>,
+    pub auto_lb: AutoLbState,
     /// The seed of further secrets.
     pub seed: u64,
 }

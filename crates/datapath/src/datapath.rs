@@ -1,14 +1,16 @@
 //! The datapath as control threads see it.
 
+use crate::auto_lb::AutoLbState;
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
 use crate::device_statuses::DeviceStatuses;
 use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
 use crate::no_tables::NoTables;
+use crate::packet_samples::PacketSamples;
 use crate::pmd_factory::PmdFactory;
 use crate::progress::Watched;
-use crate::punts::Punts;
+use crate::punts::{Punted, Punts};
 use crate::reassembly::Onward;
 use crate::reconfigure::log_sleep_max;
 use crate::session_packets::{SessionPackets, SessionProtocol};
@@ -40,6 +42,7 @@ pub struct Datapath {
     control: Mutex<Control>,
     packet_ins: Mutex<Option<PacketIns>>,
     session_packets: [Mutex<Option<SessionPackets>>; SessionProtocol::ALL.len()],
+    packet_samples: Mutex<Option<PacketSamples>>,
 }
 
 /// How the receive queues of a port are to be polled.
@@ -97,7 +100,7 @@ impl Datapath {
         table.memory().set_limit(config.flow_memory);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let (fragments, meters) = (Arc::new(Fragments::<Onward>::default()), Arc::new(Meters::default()));
-        let (punts, packet_ins, session_packets) = Punts::new(config.packet_in_queue);
+        let (punts, Punted { packet_ins, session_packets, packet_samples }) = Punts::new(config.packet_in_queue);
         let control = Control {
             workers: Vec::new(),
             ports: BTreeMap::new(),
@@ -115,15 +118,20 @@ impl Datapath {
             vlan_limit: config.vlan_limit,
             miss_budget: config.miss_budget,
             sleep_max_us: config.sleep_max_us,
+            auto_lb: AutoLbState::new(config.auto_lb),
             captures: Vec::new(),
             seed,
         };
         let watched = Watched::default();
         let capture_ids = AtomicU64::new(1);
         let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched, capture_ids };
-        let (packet_ins, session_packets) =
-            (Mutex::new(Some(packet_ins)), session_packets.map(|packets| Mutex::new(Some(packets))));
-        let datapath = Datapath { factory, control: Mutex::new(control), packet_ins, session_packets };
+        let datapath = Datapath {
+            factory,
+            control: Mutex::new(control),
+            packet_ins: Mutex::new(Some(packet_ins)),
+            session_packets: session_packets.map(|packets| Mutex::new(Some(packets))),
+            packet_samples: Mutex::new(Some(packet_samples)),
+        };
         datapath.settle_workers(&mut datapath.control())?;
         Ok(datapath)
     }
@@ -193,6 +201,23 @@ impl Datapath {
         is_owned && self.factory.punts.sessions(protocol).wait_until_handled(patience)
     }
 
+    /// The sampled packets of all PMDs. Only the first call gets them.
+    pub fn take_packet_samples(&self) -> Option<PacketSamples> {
+        self.packet_samples.lock().take()
+    }
+
+    /// Ends the wait of the owner of [`Datapath::take_packet_samples`].
+    pub fn wake_sflow(&self) {
+        self.factory.punts.samples.wake();
+    }
+
+    /// Waits until that owner is done with the samples that there are, at most so long.
+    pub fn wait_for_sflow(&self, patience: Duration) {
+        if self.packet_samples.lock().is_none() {
+            self.factory.punts.samples.wait_until_handled(patience);
+        }
+    }
+
     /// Waits until the owner of [`Datapath::take_packet_ins`] is done with the messages that there are; at most that
     /// long.
     pub fn wait_for_packet_ins(&self, patience: Duration) {
@@ -251,6 +276,7 @@ impl Datapath {
         if control.ports.is_empty() {
             // Open vSwitch makes its datapath with the first port, and says so then.
             log_sleep_max(control.sleep_max_us);
+            control.auto_lb.settings.log_change(None);
         }
         control.post_all(|worker| PmdCommand::AddTxq { port: number, queue: port.tx_queue(worker.pmd) });
         let rxqs: Vec<_> = (0..port.info().n_rxq).map(|queue| polling.rxq(number, &mut *port, queue)).collect();

@@ -17,7 +17,7 @@ use crate::recirc::RecircQueue;
 use crate::tracking::{Gathered, Tracking, forget, renames};
 use crate::tunnel;
 use crate::tx::TxPorts;
-use sluice_action::{Action, Actions, BondTable, Ct, HashAlgorithm, Header, MaskedField, PortNo};
+use sluice_action::{Action, Actions, BondTable, Ct, HashAlgorithm, Header, MaskedField, PortNo, SFlowAction};
 use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
@@ -28,6 +28,7 @@ use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
 use sluice_tunnel::TunnelKind;
+use std::sync::Arc;
 
 /// What actions work with.
 pub(crate) struct Executor {
@@ -103,7 +104,8 @@ impl Executor {
         self.send(&actions[last], action_context, context);
     }
 
-    /// Executes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
+    /// Executes actions that send the packet nowhere. A `ct` among them may begin a connection all the same, and the packet
+    /// may be sampled.
     fn end(
         &mut self,
         list: &Actions,
@@ -112,8 +114,9 @@ impl Executor {
         context: &mut Context<'_, '_>,
     ) {
         let actions = &list[from..];
-        let up_to_last_ct = actions.iter().rposition(tracks).map_or(0, |last| last + 1);
-        for (i, action) in actions[..up_to_last_ct].iter().enumerate() {
+        let up_to_last =
+            actions.iter().rposition(|action| tracks(action) || samples(action)).map_or(0, |last| last + 1);
+        for (i, action) in actions[..up_to_last].iter().enumerate() {
             if let Action::Ct(ct) = action {
                 match self.gather(ct, ActionsBehind { list, from: from + i + 1 }, action_context, context) {
                     Some(alone) => action_context = alone,
@@ -288,6 +291,7 @@ impl Executor {
             }
             Action::Drop => return Err(action_context.no_output),
             Action::Ct(ct) => self.tracking.track(ct, action_context, context)?,
+            Action::SFlow(sflow) => self.sample(sflow, action_context, context.now_ms),
             Action::CtClear => forget(action_context),
             Action::Meter(meter) => {
                 if !self.meters.admit(*meter, action_context.packet.frame.len(), context.now_ms) {
@@ -402,6 +406,18 @@ impl Executor {
         }
     }
 
+    /// Takes a sample of the packet for the bridge's sFlow agent, if it is its turn.
+    #[inline]
+    fn sample(&mut self, sflow: &Arc<SFlowAction>, action_context: &ActionContext<'_>, now_ms: u64) {
+        if !self.chance(sflow.probability) {
+            return;
+        }
+        let len = action_context.packet.frame.len();
+        if sflow.meter.is_none_or(|meter| self.meters.admit(meter, len, now_ms)) {
+            self.punts.samples.send(sflow, action_context);
+        }
+    }
+
     /// True with a probability of `probability` in 2^32, and always if `probability` is the maximum.
     fn chance(&mut self, probability: u32) -> bool {
         probability == u32::MAX || ((splitmix64(&mut self.random) >> 32) as u32) < probability
@@ -418,6 +434,11 @@ pub(crate) struct ActionsBehind<'a> {
 /// Whether an action may begin a connection.
 fn tracks(action: &Action) -> bool {
     matches!(action, Action::Ct(_))
+}
+
+/// Whether an action takes samples.
+fn samples(action: &Action) -> bool {
+    matches!(action, Action::SFlow(_))
 }
 
 /// Hashes a packet into its key. Never to zero, which means that it was not hashed.

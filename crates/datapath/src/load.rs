@@ -62,6 +62,12 @@ impl Load {
         self.current.load(Relaxed) ^ self.ended.load(Relaxed) << 56
     }
 
+    /// The cycles of each interval remembered, in no order.
+    pub fn intervals(&self) -> Vec<u64> {
+        let n = (self.ended.load(Relaxed) as usize).min(INTERVALS);
+        self.past[..n].iter().map(|cycles| cycles.load(Relaxed)).collect()
+    }
+
     /// Cycles of the intervals remembered.
     pub fn sum(&self) -> u64 {
         self.sum_of_last(INTERVALS)

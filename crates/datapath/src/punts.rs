@@ -2,6 +2,7 @@
 
 use crate::action_context::ActionContext;
 use crate::context::Context;
+use crate::packet_samples::{PacketSamples, SampleQueue};
 use crate::session_packets::{SessionPackets, SessionProtocol, SessionQueue};
 use sluice_action::Action;
 use sluice_fate::{Counter, DropReason};
@@ -31,23 +32,32 @@ pub struct PacketIn {
     pub continuation: bool,
 }
 
-/// The bounded queue of packet-ins to their owner.
+/// The bounded queues of packets to control threads.
 #[derive(Clone)]
 pub(crate) struct Punts {
-    queue: SyncSender<Punted>,
+    queue: SyncSender<Message>,
     pub bfd: SessionQueue,
     pub lacp: SessionQueue,
+    pub samples: SampleQueue,
 }
 
 /// What is in the queue.
-enum Punted {
+enum Message {
     Packet(Box<PacketIn>),
     /// A thread waits until the owner is done with all that came before.
     Barrier(Sender<()>),
 }
 
+/// The other ends of the queues.
+pub(crate) struct Punted {
+    pub packet_ins: PacketIns,
+    /// Those of sessions, by protocol.
+    pub session_packets: [SessionPackets; SessionProtocol::ALL.len()],
+    pub packet_samples: PacketSamples,
+}
+
 /// The messages for controllers, as their owner gets them.
-pub struct PacketIns(Receiver<Punted>);
+pub struct PacketIns(Receiver<Message>);
 
 impl PacketIns {
     /// The next message, when there is one within that time. To ask for it is to be done with the ones before.
@@ -81,10 +91,10 @@ impl PacketIns {
 }
 
 /// The message, unless it is a barrier: whatever came before that is done.
-fn pass_barrier(punted: Punted) -> Option<PacketIn> {
-    match punted {
-        Punted::Packet(packet) => Some(*packet),
-        Punted::Barrier(waiting) => {
+fn pass_barrier(message: Message) -> Option<PacketIn> {
+    match message {
+        Message::Packet(packet) => Some(*packet),
+        Message::Barrier(waiting) => {
             let _ = waiting.send(());
             None
         }
@@ -92,12 +102,14 @@ fn pass_barrier(punted: Punted) -> Option<PacketIn> {
 }
 
 impl Punts {
-    /// A queue of at most `length` messages beside those of sessions, and their other ends, by protocol.
-    pub fn new(length: usize) -> (Self, PacketIns, [SessionPackets; SessionProtocol::ALL.len()]) {
+    /// A queue of at most `length` messages beside those of sessions and samples, and their other ends.
+    pub fn new(length: usize) -> (Self, Punted) {
         let (queue, receiver) = mpsc::sync_channel(length);
         let (bfd, bfd_packets) = SessionQueue::new(SessionProtocol::Bfd);
         let (lacp, lacp_packets) = SessionQueue::new(SessionProtocol::Lacp);
-        (Punts { queue, bfd, lacp }, PacketIns(receiver), [bfd_packets, lacp_packets])
+        let (samples, packet_samples) = SampleQueue::new();
+        let (packet_ins, session_packets) = (PacketIns(receiver), [bfd_packets, lacp_packets]);
+        (Punts { queue, bfd, lacp, samples }, Punted { packet_ins, session_packets, packet_samples })
     }
 
     /// The way to the sessions of a protocol.
@@ -112,7 +124,7 @@ impl Punts {
     pub fn wait_until_handled(&self, patience: Duration) {
         let (waiting, done) = mpsc::channel();
         // A queue that is full has an owner who is far behind, and cannot be told to hurry.
-        if self.queue.try_send(Punted::Barrier(waiting)).is_ok() {
+        if self.queue.try_send(Message::Barrier(waiting)).is_ok() {
             let _ = done.recv_timeout(patience);
         }
     }
@@ -156,6 +168,6 @@ impl Punts {
             recirc_id,
             continuation,
         };
-        self.queue.try_send(Punted::Packet(Box::new(message))).map_err(|_| DropReason::ControllerQueue)
+        self.queue.try_send(Message::Packet(Box::new(message))).map_err(|_| DropReason::ControllerQueue)
     }
 }

@@ -30,6 +30,25 @@ pub struct RxqAssignment {
     pub isolates: bool,
 }
 
+/// Whether an assignment is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dryness {
+    /// It will be carried out; the log says so.
+    Real,
+    /// It is an estimate, which the log tells for debugging only.
+    Dry,
+}
+
+/// Logs with the level that an assignment has.
+macro_rules! say {
+    ($dryness:expr, $level:ident, $($text:tt)+) => {
+        match $dryness {
+            Dryness::Real => tracing::$level!(target: "dpif_netdev", $($text)+),
+            Dryness::Dry => tracing::debug!(target: "dpif_netdev", $($text)+),
+        }
+    };
+}
+
 /// A PMD that queues can be assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PmdPlace {
@@ -120,13 +139,13 @@ impl RxqAssignment {
     }
 
     /// The place of the PMD for each queue, in the order of the queues; there is at least one PMD.
-    pub(crate) fn assign(self, pmds: &[PmdPlace], queues: &[PolledQueue<'_>]) -> Vec<usize> {
+    pub(crate) fn assign(self, pmds: &[PmdPlace], queues: &[PolledQueue<'_>], dryness: Dryness) -> Vec<usize> {
         let mut pmd_of = vec![0; queues.len()];
         let mut assigned = vec![Assigned::default(); pmds.len()];
         let mut is_isolated = vec![false; pmds.len()];
         let mut spread = Vec::with_capacity(queues.len());
         for (i, queue) in queues.iter().enumerate() {
-            let Some(at) = pinned(pmds, queue) else {
+            let Some(at) = pinned(pmds, queue, dryness) else {
                 spread.push(i);
                 continue;
             };
@@ -134,7 +153,7 @@ impl RxqAssignment {
             is_isolated[at] |= self.isolates_pmds();
             assigned[at].add(queue);
         }
-        if !spread.is_empty() {
+        if !spread.is_empty() && dryness == Dryness::Real {
             tracing::info!(
                 target: "dpif_netdev",
                 "Performing pmd to rx queue assignment using {} algorithm.", self.algorithm
@@ -146,7 +165,7 @@ impl RxqAssignment {
         let mut nodes = Nodes::new(pmds, &is_isolated);
         for i in spread {
             let at = nodes.choose(self.algorithm, &queues[i], &assigned);
-            log_choice(&pmds[at], &queues[i], is_isolated[at]);
+            log_choice(&pmds[at], &queues[i], is_isolated[at], dryness);
             pmd_of[i] = at;
             assigned[at].add(&queues[i]);
         }
@@ -155,42 +174,43 @@ impl RxqAssignment {
 }
 
 /// The place of the PMD that a queue is pinned to, if there is one.
-fn pinned(pmds: &[PmdPlace], queue: &PolledQueue<'_>) -> Option<usize> {
+fn pinned(pmds: &[PmdPlace], queue: &PolledQueue<'_>, dryness: Dryness) -> Option<usize> {
     let core = queue.core?;
     let PolledQueue { port, queue, .. } = queue;
     let Some(at) = pmds.iter().position(|pmd| pmd.core == core) else {
-        tracing::warn!(
-            target: "dpif_netdev",
+        say!(
+            dryness,
+            warn,
             "Core {core:2} cannot be pinned with port '{port}' rx queue {queue}. Use pmd-cpu-mask to enable a pmd on core \
              {core}. An alternative core will be assigned."
         );
         return None;
     };
     let numa = pmds[at].numa;
-    tracing::info!(
-        target: "dpif_netdev",
-        "Core {core:2} on numa node {numa} is pinned with port '{port}' rx queue {queue}."
-    );
+    say!(dryness, info, "Core {core:2} on numa node {numa} is pinned with port '{port}' rx queue {queue}.");
     Some(at)
 }
 
-fn log_choice(pmd: &PmdPlace, queue: &PolledQueue<'_>, is_isolated: bool) {
+fn log_choice(pmd: &PmdPlace, queue: &PolledQueue<'_>, is_isolated: bool, dryness: Dryness) {
     let PmdPlace { core, numa } = pmd;
     let PolledQueue { port, queue, numa: port_numa, cycles, .. } = queue;
     if is_isolated {
-        tracing::warn!(
-            target: "dpif_netdev",
+        say!(
+            dryness,
+            warn,
             "No non-isolated pmd on any numa available for port '{port}' rx queue {queue}. An isolated one polls it."
         );
     } else if numa != port_numa {
-        tracing::info!(
-            target: "dpif_netdev",
+        say!(
+            dryness,
+            info,
             "There's no available (non-isolated) pmd thread on numa node {port_numa}. Port '{port}' rx queue {queue} \
              will be assigned to a pmd on numa node {numa}. This may lead to reduced performance."
         );
     }
-    tracing::info!(
-        target: "dpif_netdev",
+    say!(
+        dryness,
+        info,
         "Core {core:2} on numa node {numa} assigned port '{port}' rx queue {queue} (measured processing cycles {cycles})."
     );
 }
@@ -266,7 +286,7 @@ mod tests {
 
     #[test]
     fn algorithms_spread_as_those_of_ovs() {
-        let spread = |algorithm, cycles: &[u64]| of(algorithm).assign(&pmds(&[0, 0]), &queues(cycles));
+        let spread = |algorithm, cycles: &[u64]| of(algorithm).assign(&pmds(&[0, 0]), &queues(cycles), Dryness::Real);
         assert_eq!(spread(RxqAlgorithm::RoundRobin, &[10, 40, 20, 30]), [0, 1, 0, 1]);
         assert_eq!(spread(RxqAlgorithm::Cycles, &[10, 40, 20, 30]), [0, 0, 1, 1]);
         assert_eq!(spread(RxqAlgorithm::Cycles, &[0; 8]), [0, 1, 1, 0, 0, 1, 1, 0]);
@@ -277,8 +297,12 @@ mod tests {
     #[test]
     fn queues_stay_on_the_node_of_their_port_if_it_has_a_pmd() {
         let assignment = of(RxqAlgorithm::Cycles);
-        assert_eq!(assignment.assign(&pmds(&[1, 0]), &queues(&[0; 3])), [1, 1, 1]);
-        assert_eq!(assignment.assign(&pmds(&[1, 2, 1, 2]), &queues(&[0; 4])), [0, 1, 2, 3], "other nodes in turn");
+        assert_eq!(assignment.assign(&pmds(&[1, 0]), &queues(&[0; 3]), Dryness::Real), [1, 1, 1]);
+        assert_eq!(
+            assignment.assign(&pmds(&[1, 2, 1, 2]), &queues(&[0; 4]), Dryness::Real),
+            [0, 1, 2, 3],
+            "other nodes in turn"
+        );
     }
 
     #[test]
@@ -286,11 +310,11 @@ mod tests {
         let mut pinned = queues(&[0; 3]);
         pinned[0].core = Some(1);
         pinned[1].core = Some(77);
-        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned), [1, 0, 0]);
+        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
         let shared = RxqAssignment { algorithm: RxqAlgorithm::Group, isolates: false };
-        assert_eq!(shared.assign(&pmds(&[0, 0]), &pinned), [1, 0, 0]);
+        assert_eq!(shared.assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
         pinned[1].core = Some(0);
-        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned), [1, 0, 0]);
+        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
     }
 
     proptest! {
@@ -304,7 +328,7 @@ mod tests {
             let pmds = pmds(&numas);
             let queues: Vec<_> = wanted.iter().enumerate()
                 .map(|(queue, &(numa, core, cycles))| PolledQueue { port: "p", queue, numa, core, cycles }).collect();
-            let pmd_of = RxqAssignment { algorithm, isolates }.assign(&pmds, &queues);
+            let pmd_of = RxqAssignment { algorithm, isolates }.assign(&pmds, &queues, Dryness::Real);
             prop_assert_eq!(pmd_of.len(), queues.len());
             let pinned: Vec<usize> = queues.iter().filter_map(|q| q.core.filter(|core| *core < pmds.len())).collect();
             for (queue, at) in queues.iter().zip(&pmd_of) {

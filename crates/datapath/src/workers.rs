@@ -7,7 +7,7 @@
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
 use crate::load::{Placement, RxqLoad};
-use crate::rxq_assignment::{PmdPlace, PolledQueue, RxqAssignment};
+use crate::rxq_assignment::{Dryness, PmdPlace, PolledQueue, RxqAssignment};
 use crate::tuner::Tuner;
 use crate::{Datapath, DatapathError, numa, thread};
 use sluice_port::RxQueue;
@@ -240,6 +240,7 @@ impl Control {
     /// Assigns all queues, also those that no worker has yet, to workers that do not leave, and moves those whose worker
     /// changes; how many did.
     fn reassign(&mut self, is_leaving: &[bool], new: Vec<NewRxq>) -> usize {
+        self.auto_lb.forget();
         let mut rxqs: Vec<(Option<usize>, Arc<RxqLoad>)> =
             self.rxqs().into_iter().map(|(at, q)| (Some(at), q)).collect();
         rxqs.extend(new.iter().map(|new| (None, Arc::clone(&new.load))));
@@ -269,7 +270,7 @@ impl Control {
         });
         let polled: Vec<PolledQueue<'_>> = polled.collect();
         let places: Vec<_> = pmds.iter().map(|&(core, _)| PmdPlace { core, numa: numa::node_of(core) }).collect();
-        let mut pmd_of = self.rxq_assignment.assign(&places, &polled).into_iter();
+        let mut pmd_of = self.rxq_assignment.assign(&places, &polled, Dryness::Real).into_iter();
         let worker = |rxq: &RxqLoad| if is_polled(rxq) { pmd_of.next().map_or(0, |pmd| pmds[pmd].1) } else { 0 };
         rxqs.iter().map(|(_, rxq)| rxq).map(Arc::as_ref).map(worker).collect()
     }

@@ -62,6 +62,8 @@ limits! {
     PacketOuts = "limit-packet-outs", "fixed: 4 MiB; equal shares by connection from seven eighths on",
     /// A listener has as many connections as it may have, or as it may have from that address; the new one is closed.
     Connections = "limit-connections", "fixed: 256 a bridge by .mgmt, 256 by other listeners, of these 64 an address",
+    /// Sampled packets of a bridge waited for its sFlow agent, as many as may; the next ones are not sampled.
+    SFlowSamples = "limit-sflow-samples", "fixed: 256 a bridge",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
     /// The kernel has more routes than are read; tunnels do not use the others.

@@ -13,6 +13,7 @@ use crate::port::{Attach, PortConfig};
 use crate::routes::Routes;
 use crate::rule::Rule;
 use crate::rule_memory::SubtableCharge;
+use crate::sflow::SFlowSettings;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
 use crate::tunnel_options::TunnelOptions;
@@ -49,6 +50,8 @@ pub(crate) struct Bridge {
     pub tunnel_options: OptionMap,
     pub mirrors: Mirrors,
     pub bonds: Bonds,
+    /// How its packets are sampled, if they are.
+    pub sflow: Option<SFlowSettings>,
     pub macs: RwLock<MacTable>,
     /// Flows that OpenFlow does not show.
     pub hidden_flows: Vec<HiddenFlow>,
@@ -145,6 +148,7 @@ impl Bridge {
             tunnel_options: OptionMap::default(),
             mirrors: Mirrors::default(),
             bonds: Bonds::default(),
+            sflow: None,
             macs: RwLock::new(macs),
             hidden_flows: Vec::new(),
             has_in_band: false,

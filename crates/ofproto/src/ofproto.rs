@@ -372,7 +372,7 @@ impl Ofproto {
         self.change_bridge(name, |bridge| bridge.fragments = fragments)
     }
 
-    fn change_bridge(&self, name: &str, change: impl FnOnce(&mut Bridge)) -> Result<(), Error> {
+    pub(crate) fn change_bridge(&self, name: &str, change: impl FnOnce(&mut Bridge)) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.change(&mut writer, |state| {
             let at = position(state, name)?;

@@ -53,6 +53,7 @@ impl Housekeeping {
         if now_ms >= self.next_watch_ms {
             busy.go_on("ports");
             switch.watch_ports();
+            switch.datapath().balance_load(now_ms);
             busy.go_on("housekeeping");
             let lost = switch.datapath().lost_pmds();
             anyhow::ensure!(

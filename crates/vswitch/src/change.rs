@@ -1,9 +1,9 @@
 //! The steps that lead from one desired state to another, as data: listed, and what each makes of a state.
 
-use crate::desired::{Bridge, Bundle, DesiredState, Port, Sources};
+use crate::desired::{Bridge, Bundle, DesiredState, Port, SFlow, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
-use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings};
+use sluice_datapath::{AutoLb, GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::{MirrorConfig, NormalSettings, TableConfig};
 use sluice_port::DpdkConfig;
@@ -72,6 +72,8 @@ pub enum Change {
     SetRxqAssignment(RxqAssignment),
     /// The longest sleep of an idle PMD changes.
     SetPmdSleepMax(Duration),
+    /// When receive queues are assigned again by themselves changes.
+    SetAutoLb(AutoLb),
     /// How packets are looked up changes.
     SetLookup(Box<Settings>),
     /// How many VLAN tags are read of a packet changes.
@@ -109,6 +111,13 @@ pub enum Change {
         bridge: String,
         /// The bundles as they are to be.
         bundles: Vec<Bundle>,
+    },
+    /// How a bridge's packets and counters are sampled changes.
+    SetSFlow {
+        /// The bridge.
+        bridge: String,
+        /// How they are to be sampled; `None`: not at all.
+        sflow: Option<SFlow>,
     },
     /// What the tables of a bridge hold changes.
     SetSources {
@@ -226,6 +235,9 @@ impl Steps {
         if old.mirrors != new.mirrors {
             self.loading.push(Change::SetMirrors { bridge: name(), mirrors: new.mirrors.clone() });
         }
+        if old.sflow != new.sflow {
+            self.loading.push(Change::SetSFlow { bridge: name(), sflow: new.sflow.clone() });
+        }
         if old.sources != new.sources {
             self.loading.push(Change::SetSources { bridge: name(), sources: new.sources.clone() });
         }
@@ -260,6 +272,9 @@ impl Steps {
         }
         if a.pmd_sleep_max != b.pmd_sleep_max {
             self.changing.push(Change::SetPmdSleepMax(b.pmd_sleep_max));
+        }
+        if a.auto_lb != b.auto_lb {
+            self.changing.push(Change::SetAutoLb(b.auto_lb));
         }
         if a.vlan_limit != b.vlan_limit {
             self.changing.push(Change::SetVlanLimit(b.vlan_limit));
@@ -296,6 +311,7 @@ impl DesiredState {
             Change::SetBundles { bridge, bundles } => {
                 self.with_bridge(bridge, |bridge| bridge.bundles.clone_from(bundles));
             }
+            Change::SetSFlow { bridge, sflow } => self.with_bridge(bridge, |bridge| bridge.sflow.clone_from(sflow)),
             Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
                 bridge.fail_mode = settings.fail_mode;
                 bridge.versions = settings.versions;
@@ -319,6 +335,7 @@ impl DesiredState {
             Change::SetMissBudget(budget) => self.datapath.miss_budget = *budget,
             Change::SetRxqAssignment(assignment) => self.datapath.rxq_assignment = *assignment,
             Change::SetPmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
+            Change::SetAutoLb(auto_lb) => self.datapath.auto_lb = *auto_lb,
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
             Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,
             Change::SetMaxIdle(max_idle) => self.datapath.max_idle = *max_idle,

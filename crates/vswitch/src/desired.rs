@@ -5,16 +5,18 @@ mod bundle;
 mod check;
 mod port;
 mod qos;
+mod sflow;
 
 pub use bridge::{Bridge, Source, Sources};
 pub use bundle::{Bundle, LacpMember, LacpSettings};
 pub use check::{Invalid, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
 pub use qos::{Qos, Queue};
+pub use sflow::SFlow;
 
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
-use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings, numa};
+use sluice_datapath::{AutoLb, GovernorMode, MissBudget, RxqAssignment, Settings, numa};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::RULE_MEMORY;
 use sluice_port::DpdkConfig;
@@ -82,6 +84,8 @@ pub struct DatapathSettings {
     pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD; zero: it never sleeps.
     pub pmd_sleep_max: Duration,
+    /// When receive queues are assigned to PMDs again by themselves.
+    pub auto_lb: AutoLb,
     /// Conntrack zones whose connections live for other times than the usual ones.
     pub zone_timeouts: BTreeMap<u16, TimeoutPolicy>,
 }
@@ -116,6 +120,7 @@ impl Default for DatapathSettings {
             flow_memory_bytes: 256 << 20,
             rxq_assignment: RxqAssignment::default(),
             pmd_sleep_max: Duration::ZERO,
+            auto_lb: AutoLb::default(),
             zone_timeouts: BTreeMap::new(),
         }
     }
@@ -159,6 +164,7 @@ impl DesiredState {
             max_megaflows: settings.max_megaflows(),
             flow_memory: settings.flow_memory_bytes,
             rxq_assignment: settings.rxq_assignment,
+            auto_lb: settings.auto_lb,
             sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
             ..sluice_datapath::Config::default()
         }

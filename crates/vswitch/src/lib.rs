@@ -10,6 +10,7 @@
 //! | [`bfd`] | the BFD sessions of its ports |
 //! | [`bundles`] | its bonds, and LACP on its ports |
 //! | [`qos`] | what ports may receive and send, and by which queues |
+//! | [`sflow`] | the sFlow agents of its bridges |
 //! | [`sources`] | what tables hold, from text |
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
@@ -34,6 +35,7 @@ mod pages;
 mod ports;
 mod qos;
 mod revalidator;
+mod sflow;
 mod sources;
 mod switch;
 
@@ -43,7 +45,7 @@ pub use bundles::BundleStatus;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
     Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings,
-    PATCH, PMDS_MAX, Port, Qos, Queue, Source, Sources,
+    PATCH, PMDS_MAX, Port, Qos, Queue, SFlow, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;

@@ -8,6 +8,7 @@ mod bundles;
 mod openflow;
 mod ports;
 mod reconfigure;
+mod sflow;
 mod tables;
 mod tunnels;
 
@@ -52,6 +53,7 @@ pub struct Switch {
     bundles: Bundles,
     kernel_routes: Mutex<KernelRoutes>,
     qos: Arc<QosTable>,
+    sflow: Mutex<sflow::Agents>,
     setup: Mutex<Setup>,
 }
 
@@ -115,9 +117,9 @@ impl Switch {
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
         let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
         let qos = Arc::clone(setup.assembly.qos());
-        let (kernel_routes, setup) = (Mutex::default(), Mutex::new(setup));
+        let (kernel_routes, sflow, setup) = (Mutex::default(), Mutex::default(), Mutex::new(setup));
         let switch =
-            Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, setup };
+            Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, sflow, setup };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }
@@ -160,9 +162,11 @@ impl Switch {
         drop(setup);
         bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
         self.sync_bfd();
+        self.sync_sflow();
         bfd::start(self).map_err(|error| Error::Thread { thread: "bfd", error })?;
         self.sync_bundles();
         bundles::start(self).map_err(|error| Error::Thread { thread: "bond", error })?;
+        sflow::start(self).map_err(|error| Error::Thread { thread: "sflow", error })?;
         openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
     }
 
@@ -177,6 +181,7 @@ impl Switch {
         }
         self.wait_for_bfd();
         self.wait_for_bundles();
+        self.wait_for_sflow();
         self.tick();
         self.datapath.wait_for_packet_ins(PACKET_INS_WITHIN);
         if self.datapath.store().len() <= CREDITED_AT_ONCE {

@@ -24,6 +24,7 @@ pub const FLOW_TABLE: &str = "Flow_Table";
 pub const MIRROR: &str = "Mirror";
 pub const QOS: &str = "QoS";
 pub const QUEUE: &str = "Queue";
+pub const SFLOW: &str = "sFlow";
 pub const DATAPATH: &str = "Datapath";
 pub const CT_ZONE: &str = "CT_Zone";
 pub const CT_TIMEOUT_POLICY: &str = "CT_Timeout_Policy";
@@ -47,6 +48,7 @@ pub fn tables() -> Vec<Table> {
         mirror(),
         qos(),
         queue(),
+        sflow(),
         datapath(),
         ct_zone(),
         ct_timeout_policy(),
@@ -171,6 +173,7 @@ fn controller() -> Table {
             Column::optional("controller_burst_limit", Integer),
             Column::optional("enable_async_messages", Boolean),
             Column::optional("type", String),
+            Column::optional("local_ip", String),
             Column::optional("controller_queue_size", Integer),
             Column::scalar("is_connected", Boolean).omit_alert(),
             Column::optional("role", String).omit_alert(),
@@ -232,6 +235,19 @@ fn qos() -> Table {
 
 fn queue() -> Table {
     Table::new(QUEUE, [Column::optional("dscp", Integer), Column::string_map("other_config")])
+}
+
+fn sflow() -> Table {
+    Table::new(
+        SFLOW,
+        [
+            Column::set("targets", String),
+            Column::optional("sampling", Integer),
+            Column::optional("polling", Integer),
+            Column::optional("header", Integer),
+            Column::optional("agent", String),
+        ],
+    )
 }
 
 fn datapath() -> Table {

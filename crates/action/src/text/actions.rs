@@ -4,7 +4,7 @@ use super::DatapathPortNames;
 use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex};
 use super::key::{Attributes, Shown};
 use super::tunnel;
-use crate::{Action, HashAlgorithm, Header, MaskedField};
+use crate::{Action, HashAlgorithm, Header, MaskedField, SFlowAction};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
 use std::fmt::{self, Formatter};
@@ -66,8 +66,7 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
         Action::Trunc(len) => write!(f, "trunc({len})"),
         Action::Clone(actions) => write!(f, "clone({})", nested(actions)),
         Action::Sample { probability, actions } => {
-            let percent = 100.0 * f64::from(*probability) / f64::from(u32::MAX);
-            write!(f, "sample(sample={percent:.1}%,actions({}))", nested(actions))
+            write!(f, "sample(sample={:.1}%,actions({}))", percent(*probability), nested(actions))
         }
         Action::CheckPktLen { len, greater, less_or_equal } => {
             write!(f, "check_pkt_len(size={len},gt({}),le({}))", nested(greater), nested(less_or_equal))
@@ -79,10 +78,29 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
             u8::from(*continuation),
             hex(*cookie)
         ),
+        Action::SFlow(sflow) => show_sflow(f, sflow),
         Action::Bfd { .. } => f.write_str("userspace(pid=0,slow_path(bfd))"),
         Action::Lacp { .. } => f.write_str("userspace(pid=0,slow_path(lacp))"),
         Action::Drop => f.write_str("drop"),
     }
+}
+
+/// As Open vSwitch writes it: a sample of which userspace gets the packets, with its meter, or the latter alone if it gets
+/// all.
+fn show_sflow(f: &mut Formatter<'_>, sflow: &SFlowAction) -> fmt::Result {
+    let (vid, pcp) = (sflow.dst_tci & 0xfff, sflow.dst_tci >> 13);
+    let userspace = format_args!("userspace(pid=0,sFlow(vid={vid},pcp={pcp},output={}),actions)", sflow.output.0);
+    let percent = percent(sflow.probability);
+    match sflow.meter {
+        Some(meter) => write!(f, "sample(sample={percent:.1}%,actions(meter({meter}),{userspace}))"),
+        None if sflow.probability == u32::MAX => f.write_fmt(userspace),
+        None => write!(f, "sample(sample={percent:.1}%,actions({userspace}))"),
+    }
+}
+
+/// A share in 2^32.
+fn percent(probability: u32) -> f64 {
+    100.0 * f64::from(probability) / f64::from(u32::MAX)
 }
 
 /// A header with its fields that change, as the key's attribute of that name.

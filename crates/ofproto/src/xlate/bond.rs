@@ -82,6 +82,7 @@ impl Translator<'_> {
             return;
         }
         self.commit();
+        self.outputs.add_bond();
         let (basis, table) = (bond.state.balance.hash_basis, &bond.table);
         if bond.state.balance.lb_output || table.id() == 0 {
             self.cut_copy();
@@ -111,6 +112,7 @@ impl Translator<'_> {
         if bond.state.balance.by != Balance::Active {
             self.xcache.push(XcEntry::Bond { table: Arc::clone(table), bucket });
         }
+        self.outputs.add_bond();
         self.emit(Action::BondOutput { bond: BondTarget(Arc::clone(table)), bucket });
     }
 

@@ -24,6 +24,7 @@
 //! | [`normal`] | `NORMAL`, the learning switch |
 //! | [`bond`] | packets that come by bonds and leave by them |
 //! | [`mirror`] | copies of what ports receive and send |
+//! | [`sflow`] | samples for sFlow |
 //! | [`nested`] | `clone`, action sets, `check_pkt_larger` |
 //! | [`ct`] | connection tracking |
 //! | [`group`] | groups and their buckets |
@@ -49,6 +50,7 @@ mod nested;
 mod normal;
 mod output;
 pub(crate) mod protocol;
+mod sflow;
 mod special;
 mod start;
 mod table;
@@ -200,6 +202,9 @@ pub(crate) struct Translator<'a> {
     was_mpls: bool,
     /// The packet comes from `ct(table=…)`, so the fields of its connection are valid.
     conntracked: bool,
+    /// The bridge whose sFlow samples packets, if it does.
+    sampling_bridge: Option<&'a Bridge>,
+    outputs: sflow::Outputs,
     /// The bridge's mirrors that have a copy of the packet.
     mirrors: MirrorMask,
     /// Bytes to which the mirror that is served now cuts its copies; 0: to none.

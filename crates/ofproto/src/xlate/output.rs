@@ -153,6 +153,7 @@ impl<'a> Translator<'a> {
                 }
                 self.emit(popped.unwrap_or(Action::Output(number)));
                 self.unmark_queue(tos);
+                self.outputs.add(number);
                 self.mirror_sent(config);
             }
             Attach::Patch(_) => {
@@ -169,7 +170,11 @@ impl<'a> Translator<'a> {
             }
             Attach::Tunnel(tunnel) => {
                 let tos = self.mark_queue(config);
+                let before = self.outputs;
                 self.output_to_tunnel(config.number, tunnel, TunnelOutput { last, truncated });
+                // What the outer packet's bridge does with it is no output of this one.
+                self.outputs = before;
+                self.outputs.add(tunnel.backend);
                 self.unmark_queue(tos);
                 self.mirror_sent(config);
             }

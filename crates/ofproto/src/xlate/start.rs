@@ -150,6 +150,8 @@ impl<'a> Translator<'a> {
             labels_popped: false,
             was_mpls: false,
             conntracked: false,
+            sampling_bridge: None,
+            outputs: super::sflow::Outputs::default(),
             mirrors: 0,
             mirror_snaplen: 0,
             ct_nat: None,
@@ -225,6 +227,10 @@ impl<'a> Translator<'a> {
         {
             self.no_output = DropReason::PortNoReceive;
             return self.error(|| dropped_from_output(port));
+        }
+        // A packet that recirculates was sampled before.
+        if frozen.is_none() {
+            self.begin_sample();
         }
         if !self.take_congestion_mark() {
             self.no_output = DropReason::TunnelEcn;
@@ -329,6 +335,9 @@ impl<'a> Translator<'a> {
         } else if let Some(Action::Clone(actions)) = self.out.pop_if(|last| matches!(last, Action::Clone(_))) {
             // A clone at the end of the list needs no copy.
             self.out.extend_from_slice(&actions);
+        }
+        if self.failure.is_none() {
+            self.complete_sample();
         }
         // More actions than an attribute of Netlink holds go to userspace in OVS, too.
         let is_oversize = self.out_bytes > MAX_BYTES && self.failure.is_none();

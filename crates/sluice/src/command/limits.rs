@@ -27,7 +27,7 @@ pub fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
         Limit::DeletionNotices => whole(switch.datapath().deletion_notices()),
         Limit::Connections => whole(switch.openflow().connection_usage()),
         Limit::Expectations => whole(switch.datapath().conntrack().expectation_usage()),
-        Limit::TranslationWork | Limit::ActionList | Limit::KernelRoutes => return None,
+        Limit::TranslationWork | Limit::ActionList | Limit::KernelRoutes | Limit::SFlowSamples => return None,
     };
     Some(Usage { used, bound })
 }

@@ -2,6 +2,7 @@
 
 use super::bfd::Bfd;
 use super::qos::{IngressPolicing, Qos};
+use super::sflow::SFlow;
 use super::value::{Affinity, Duration};
 use super::{Bond, Mirror};
 use serde::Deserialize;
@@ -63,6 +64,9 @@ pub struct Bridge {
     /// `[[bridge.bond]]`.
     #[serde(default)]
     pub bond: Vec<Bond>,
+    /// Samples for collectors, if there are to be any.
+    #[serde(default)]
+    pub sflow: Option<SFlow>,
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,

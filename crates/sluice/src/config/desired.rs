@@ -195,6 +195,7 @@ impl Bridge {
             prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
             tables: self.table.iter().map(Table::desired).collect(),
             mirrors: mirrors.collect::<Result<_, _>>()?,
+            sflow: self.sflow.as_ref().map(super::sflow::SFlow::desired).transpose()?,
             controllers: controllers.collect::<Result<_, _>>()?,
             listeners: listeners.collect::<Result<_, _>>()?,
             ports: ports

@@ -11,6 +11,7 @@ mod desired;
 mod error;
 mod mirror;
 mod qos;
+mod sflow;
 mod value;
 
 pub use bond::Bond;

@@ -43,6 +43,7 @@ fn the_reference_names_every_key_and_explains_it() {
         ("datapath", "[datapath]"),
         ("bridge", "[[bridge]]\nname = \"b\""),
         ("table", "[[bridge]]\nname = \"b\"\n[[bridge.table]]\nnumber = 1\nflow-limit = 2"),
+        ("sflow", "[[bridge]]\nname = \"b\"\n[bridge.sflow]\ntargets = [\"a\"]"),
         ("mirror", "[[bridge]]\nname = \"b\"\n[[bridge.mirror]]\nname = \"m\""),
         ("port", "[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p\"\nofport = 1\ntype = \"null\""),
     ] {
@@ -52,7 +53,9 @@ fn the_reference_names_every_key_and_explains_it() {
         assert!(!known.is_empty(), "{}", error.message());
         for key in known
             .into_iter()
-            .filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table" | "mirror")))
+            .filter(|k| {
+                !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table" | "mirror" | "sflow"))
+            })
             // Explained with output-port, beside which it cannot stand.
             .filter(|k| *k != "output-vlan")
         {

@@ -26,8 +26,10 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetVlanLimit(_)
         | Change::SetMissBudget(_)
         | Change::SetRxqAssignment(_)
+        | Change::SetAutoLb(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
+        Change::SetSFlow { bridge, .. } => format!("{bridge}: sFlow changed"),
         Change::SetMirrors { bridge, .. } => format!("{bridge}: mirrors changed"),
         Change::SetBundles { bridge, .. } => format!("{bridge}: bonds changed"),
         Change::SetBundleMemory(_) => "switch.bundle-memory: changed".to_owned(),

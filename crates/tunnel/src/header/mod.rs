@@ -29,6 +29,11 @@ impl TunnelHeader {
         &self.bytes
     }
 
+    /// The type of the tunnel.
+    pub fn kind(&self) -> TunnelKind {
+        self.kind
+    }
+
     /// Whether the outer packet is IPv6.
     fn is_ipv6(&self) -> bool {
         self.bytes[ETHERTYPE_AT..IP_AT] == ETHERTYPE_IPV6

@@ -1,6 +1,6 @@
 //! A bridge: its tables, its controllers and its ports.
 
-use super::{Bundle, Port};
+use super::{Bundle, Port, SFlow};
 use sluice_connmgr::{BridgeDescription, BridgeSettings, ControllerSettings, InBandSettings, PassiveTarget};
 use sluice_ofproto::{BridgeConfig, FailMode, MirrorConfig, NormalSettings, TableConfig, TrieField};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Bridge {
     pub tables: Vec<TableConfig>,
     /// Copies of what its ports receive and send, of unique ids.
     pub mirrors: Vec<MirrorConfig>,
+    /// Samples of its packets and counters for collectors.
+    pub sflow: Option<SFlow>,
     /// OpenFlow versions that it speaks, as bits.
     pub versions: u32,
     /// Controllers to connect to.
@@ -85,6 +87,7 @@ impl Bridge {
             prefixes: usual.prefixes,
             tables: usual.tables,
             mirrors: Vec::new(),
+            sflow: None,
             versions: served.versions,
             controllers: served.controllers,
             listeners: served.listeners,

@@ -82,6 +82,7 @@ impl Switch {
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
         self.sync_bfd();
+        self.sync_sflow();
         self.openflow.publish_ports();
         self.hurry();
         Ok(outcomes)
@@ -113,6 +114,8 @@ impl Switch {
             Change::AddBridge(bridge) => return self.take_add_bridge(setup, bridge, &sources[&bridge.name]),
             Change::SetNormal { bridge, normal } => self.ofproto.set_normal(bridge, normal.clone())?,
             Change::SetMirrors { bridge, mirrors } => self.ofproto.set_mirrors(bridge, mirrors)?,
+            // Done by `sync_sflow`, once all ports are there.
+            Change::SetSFlow { .. } => {}
             Change::SetTables { bridge, tables } => {
                 self.ofproto.configure_tables(bridge, tables, self.now_ms())?;
                 self.hurry();
@@ -144,6 +147,7 @@ impl Switch {
             }
             Change::SetMissBudget(budget) => self.datapath.set_miss_budget(*budget),
             Change::SetRxqAssignment(assignment) => self.datapath.set_rxq_assignment(*assignment),
+            Change::SetAutoLb(auto_lb) => self.datapath.set_auto_lb(*auto_lb),
             Change::SetPmdSleepMax(longest) => {
                 self.datapath.set_sleep_max(u32::try_from(longest.as_micros()).unwrap_or(u32::MAX));
             }

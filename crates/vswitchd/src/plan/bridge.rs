@@ -80,6 +80,7 @@ impl Plan {
             versions: versions(record),
             tables,
             mirrors: mirrors.clone(),
+            sflow: super::sflow::sflow(record),
             ports,
             bundles,
             ..Bridge::new(&name)
@@ -190,7 +191,7 @@ impl Plan {
     /// Says once what a row asks for in vain.
     fn note_lacking(&mut self, owner: &str, lacking: &[Feature]) {
         for feature in lacking {
-            let level = if feature.is_for_safety() { Level::Warn } else { Level::Info };
+            let level = if feature.is_warned_of() { Level::Warn } else { Level::Info };
             self.notes.push(Note::once(level, format!("{owner}: {}", feature.outcome())));
         }
     }

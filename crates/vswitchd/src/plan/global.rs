@@ -3,7 +3,7 @@
 use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
-use sluice_datapath::{InsertInvProb, Level as CacheLevel, RxqAlgorithm, RxqAssignment, numa};
+use sluice_datapath::{AutoLb, InsertInvProb, Level as CacheLevel, RxqAlgorithm, RxqAssignment, numa};
 use sluice_ofproto::RULE_MEMORY;
 use sluice_vswitch::PMDS_MAX;
 use std::time::Duration;
@@ -68,6 +68,7 @@ impl Plan {
             algorithm: self.rxq_algorithm(config.text("pmd-rxq-assign")),
             isolates: config.flag("pmd-rxq-isolate", true),
         };
+        self.state.datapath.auto_lb = auto_lb(config);
         self.set_caches(config);
         let cores = config.text("pmd-cpu-mask").map(cores_of_mask).unwrap_or_default();
         // A mask may name cores of larger machines. Without a core that there is, it counts for nothing.
@@ -100,6 +101,20 @@ impl Plan {
     }
 }
 
+/// When receive queues are assigned again by themselves. What is no allowed number counts for nothing. Source: Open vSwitch
+/// lib/dpif-netdev.c, `dpif_netdev_set_config`.
+fn auto_lb(config: &Smap) -> AutoLb {
+    let usual = AutoLb::default();
+    let percent = |key, usual| config.number::<u8>(key).filter(|n| *n <= 100).unwrap_or(usual);
+    let minutes = config.number::<u32>("pmd-auto-lb-rebal-interval");
+    AutoLb {
+        is_enabled: config.flag("pmd-auto-lb", usual.is_enabled),
+        interval_min: minutes.filter(|n| *n <= AutoLb::INTERVAL_MAX_MIN).unwrap_or(usual.interval_min).max(1),
+        load_threshold: percent("pmd-auto-lb-load-threshold", usual.load_threshold),
+        improvement_threshold: percent("pmd-auto-lb-improvement-threshold", usual.improvement_threshold),
+    }
+}
+
 /// The cores of a mask: bit 0 of its last digit is core 0. What is no mask names none.
 fn cores_of_mask(mask: &str) -> Vec<usize> {
     let digits = mask.trim_start_matches("0x").trim_start_matches("0X");
@@ -117,6 +132,15 @@ fn without_effect(config: &Smap) -> Option<Note> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_balance_out_of_range_is_the_usual_one() {
+        let of = |key: &str, value: &str| auto_lb(&Smap([(key.to_owned(), value.to_owned())].into()));
+        let interval = |value| of("pmd-auto-lb-rebal-interval", value).interval_min;
+        assert_eq!(["10", "0", "20000", "20001", "-1", "x"].map(interval), [10, 1, 20_000, 1, 1, 1]);
+        let load = |value| of("pmd-auto-lb-load-threshold", value).load_threshold;
+        assert_eq!(["0", "100", "101", "-1"].map(load), [0, 100, 95, 95]);
+    }
 
     #[test]
     fn masks_name_cores_from_the_right() {

@@ -14,6 +14,7 @@ mod mirrors;
 mod note;
 mod openflow;
 mod qos;
+mod sflow;
 mod tables;
 mod tunnel;
 mod vlan;

@@ -135,6 +135,7 @@ fn any_bridge() -> impl Strategy<Value = BridgeRecord> {
             protocols: Vec::new(),
             flow_tables: BTreeMap::new(),
             controllers: Vec::new(),
+            sflow: None,
             mirrors,
             flood_vlans: [7, -1, 70_000].into(),
             lacking: Vec::new(),

@@ -1,6 +1,6 @@
 //! Rows of table `Bridge`.
 
-use super::{ControllerRecord, Feature, FlowTableRecord, MirrorRecord, PortRecord, Smap};
+use super::{ControllerRecord, Feature, FlowTableRecord, MirrorRecord, PortRecord, SFlowRecord, Smap};
 use crate::schema::BRIDGE;
 use sluice_ovsdb::{Replica, Row, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ pub struct BridgeRecord {
     pub controllers: Vec<ControllerRecord>,
     /// Its mirrors, by UUID.
     pub mirrors: Vec<MirrorRecord>,
+    /// How it is to be sampled.
+    pub sflow: Option<SFlowRecord>,
     /// The VLANs in which it learns no addresses.
     pub flood_vlans: BTreeSet<i64>,
     /// What it asks for and this build lacks.
@@ -51,6 +53,7 @@ impl BridgeRecord {
             flow_tables: FlowTableRecord::read_all(replica, row),
             controllers: ControllerRecord::read_all(replica, row),
             mirrors: MirrorRecord::read_all(replica, row),
+            sflow: SFlowRecord::read_of(replica, row),
             flood_vlans: row.get::<Vec<i64>>("flood_vlans").into_iter().collect(),
             lacking: Feature::of_bridge(row),
             other_config: Smap::read(row, "other_config"),

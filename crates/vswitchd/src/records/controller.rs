@@ -2,6 +2,7 @@
 
 use crate::schema::CONTROLLER;
 use sluice_ovsdb::{Replica, Row, Uuid};
+use std::net::IpAddr;
 
 /// A controller.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct ControllerRecord {
     pub burst_limit: Option<i64>,
     /// Whether it gets messages that it has not asked for.
     pub enable_async_messages: Option<bool>,
+    /// The address of LOCAL by which it is reached.
+    pub local_ip: Option<IpAddr>,
     /// `primary` or `service`.
     pub kind: Option<String>,
 }
@@ -46,6 +49,7 @@ impl ControllerRecord {
             rate_limit: row.get("controller_rate_limit"),
             burst_limit: row.get("controller_burst_limit"),
             enable_async_messages: row.get("enable_async_messages"),
+            local_ip: row.get::<Option<&str>>("local_ip").and_then(|text| text.parse().ok()),
             kind: row.get::<Option<&str>>("type").map(str::to_owned),
         }
     }

@@ -14,8 +14,6 @@ pub enum Feature {
     McastSnooping,
     /// NetFlow.
     NetFlow,
-    /// sFlow.
-    SFlow,
     /// IPFIX.
     Ipfix,
     /// Connectivity fault management.
@@ -24,8 +22,8 @@ pub enum Feature {
     Lldp,
 }
 
-const OF_BRIDGES: [Feature; 6] =
-    [Feature::Stp, Feature::Rstp, Feature::McastSnooping, Feature::NetFlow, Feature::SFlow, Feature::Ipfix];
+const OF_BRIDGES: [Feature; 5] =
+    [Feature::Stp, Feature::Rstp, Feature::McastSnooping, Feature::NetFlow, Feature::Ipfix];
 
 const OF_INTERFACES: [Feature; 2] = [Feature::Cfm, Feature::Lldp];
 
@@ -47,7 +45,6 @@ impl Feature {
             Feature::Rstp => "rstp_enable",
             Feature::McastSnooping => "mcast_snooping_enable",
             Feature::NetFlow => "netflow",
-            Feature::SFlow => "sflow",
             Feature::Ipfix => "ipfix",
             Feature::Cfm => "cfm_mpid",
             Feature::Lldp => "lldp",
@@ -58,9 +55,13 @@ impl Feature {
     pub fn is_for_safety(self) -> bool {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Cfm => true,
-            Feature::NetFlow | Feature::SFlow | Feature::Ipfix => false,
-            Feature::Lldp => false,
+            Feature::NetFlow | Feature::Ipfix | Feature::Lldp => false,
         }
+    }
+
+    /// Whether the log warns of it: of what networks rely on, and of records that somebody waits for.
+    pub fn is_warned_of(self) -> bool {
+        self.is_for_safety() || matches!(self, Feature::NetFlow | Feature::Ipfix)
     }
 
     /// What becomes of the wish.

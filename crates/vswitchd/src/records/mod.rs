@@ -11,6 +11,7 @@ mod manager;
 mod mirror;
 mod port;
 mod qos;
+mod sflow;
 mod smap;
 
 pub use bridge::BridgeRecord;
@@ -24,6 +25,7 @@ pub use manager::ManagerRecord;
 pub use mirror::{MirrorRecord, PortRef};
 pub use port::PortRecord;
 pub use qos::{QosRecord, QueueRecord};
+pub use sflow::SFlowRecord;
 pub use smap::Smap;
 
 use crate::schema::OPEN_VSWITCH;
