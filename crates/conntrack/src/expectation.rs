@@ -201,7 +201,9 @@ mod tests {
 
         /// Sees that all views of the table agree.
         fn check(&self) {
-            let sum = |zone| self.parents.iter().filter(|(p, _)| p.zone == zone).map(|(_, c)| c.announced.len()).sum();
+            let sum = |zone| {
+                self.parents.iter().filter(|(p, _)| p.zone == zone).map(|(_, c)| c.announced.len()).sum::<usize>()
+            };
             let counted: Vec<(usize, u16)> = self.by_count.iter().copied().collect();
             assert!(counted.iter().all(|(n, zone)| *n > 0 && *n == sum(*zone) && self.zone_counts[zone] == *n));
             assert_eq!(counted.iter().map(|(n, _)| n).sum::<usize>(), self.by_tuple.len());

@@ -53,11 +53,7 @@ struct Sighting<'a> {
 impl CapturedFlow {
     /// That of a megaflow.
     pub(crate) fn of(flow: &Megaflow) -> Self {
-        CapturedFlow {
-            matched: Some(flow.matched()),
-            actions: flow.actions().clone(),
-            xcache: flow.xcache().clone(),
-        }
+        CapturedFlow { matched: Some(flow.matched()), actions: flow.actions().clone(), xcache: flow.xcache().clone() }
     }
 }
 

@@ -96,17 +96,25 @@ fn read_datagram(mut datagram: &[u8], mut take: impl FnMut(&RouteMessage)) -> io
     Ok(false)
 }
 
-/// The routes that have been read, by destination and mark, each with its metric.
+/// What tells routes apart: of several with the same, that with the lowest metric is used.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RouteKey {
+    destination: (IpAddr, u8),
+    mark: u32,
+    is_local: bool,
+}
+
+/// The routes that have been read, each with its metric.
 #[derive(Default)]
 struct Routes {
-    found: BTreeMap<((IpAddr, u8), u32, bool), (u32, KernelRoute)>,
+    found: BTreeMap<RouteKey, (u32, KernelRoute)>,
 }
 
 impl Routes {
     /// Takes over a route, if it sends packets to a device.
     fn take(&mut self, message: &RouteMessage, name: &mut impl FnMut(u32) -> Option<String>) {
         let Some((metric, route)) = read_route(message, name) else { return };
-        let key = (route.destination, route.mark, route.is_local);
+        let key = RouteKey { destination: route.destination, mark: route.mark, is_local: route.is_local };
         if self.found.get(&key).is_some_and(|(known, _)| *known <= metric) {
             return;
         }
