@@ -237,7 +237,7 @@ mod tests {
             assert!(unknown(typed).ends_with(&format!("; did you mean {meant}?")), "{}", unknown(typed));
         }
         assert!(
-            unknown("nothing").ends_with("core-distance, list, losses, quick, report, search"),
+            unknown("nothing").ends_with("core-distance, front-page, list, losses, quick, report, search"),
             "{}",
             unknown("nothing")
         );

@@ -133,12 +133,16 @@ impl Revalidator {
         Revalidator { shared, thread: Mutex::new(None) }
     }
 
+    /// Prepares memory for megaflows. Before the PMDs start: it takes milliseconds for which the table is locked.
+    pub fn make_room(&self) {
+        self.shared.make_room();
+    }
+
     /// Runs it as a thread.
     ///
     /// # Errors
     /// If there can be no thread.
     pub fn start(&self) -> std::io::Result<()> {
-        self.shared.make_room();
         let (shared, sleeper) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
         let timer = Timer::new(move || sleeper.wake());
         let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run(&timer))?;

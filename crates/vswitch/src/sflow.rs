@@ -29,14 +29,14 @@ impl BridgeAgent {
     pub fn open(sflow: &SFlow, sub_id: u32, now_s: u64) -> Option<Self> {
         let collectors = open_all(&sflow.targets);
         if collectors.is_empty() {
-            tracing::warn!(target: "ofproto_dpif_sflow", "no collectors could be initialized, sFlow disabled");
+            tracing::warn!(target: "sflow", "no collectors could be initialized, sFlow disabled");
             return None;
         }
         let Some(address) = agent_address(sflow, &collectors) else {
-            tracing::error!(target: "ofproto_dpif_sflow", "could not determine IP address for sFlow agent");
+            tracing::error!(target: "sflow", "could not determine IP address for sFlow agent");
             return None;
         };
-        tracing::info!(target: "ofproto_dpif_sflow", "creating sFlow agent {sub_id}");
+        tracing::info!(target: "sflow", "creating sFlow agent {sub_id}");
         let config = AgentConfig { address, sub_id, sampling: sflow.sampling, polling_s: sflow.polling_s };
         let retry_s = (collectors.len() < sflow.targets.len()).then_some(now_s + RETRY_S);
         Some(BridgeAgent { sflow: sflow.clone(), sub_id, agent: Agent::new(config, now_s), collectors, retry_s })

@@ -146,6 +146,7 @@ impl Switch {
     /// # Errors
     /// If there can be none.
     pub fn start(&self) -> Result<(), Error> {
+        self.revalidator.make_room();
         self.datapath.start()?.iter().for_each(log_unpinned);
         self.revalidator.start().map_err(|error| Error::Thread { thread: "revalidator", error })
     }

@@ -28,11 +28,18 @@ class Pair:
     def __init__(self, image: pathlib.Path, directory: pathlib.Path, switch: Switch):
         self.image, self.dir, self.switch = image, directory, switch
         self.guests: list[Guest] = []
-        self.first = self.add("vm1", FIRST)
-        self.second = self.add("vm2", SECOND)
-        for guest, address in ((self.first, FIRST), (self.second, SECOND)):
-            guest.open()
-            guest.boot(address)
+
+    def __enter__(self) -> "Pair":
+        try:
+            self.first = self.add("vm1", FIRST)
+            self.second = self.add("vm2", SECOND)
+            for guest, address in ((self.first, FIRST), (self.second, SECOND)):
+                guest.open()
+                guest.boot(address)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
     def add(self, name: str, address: str, incoming: pathlib.Path | None = None) -> Guest:
         guest = Guest(self.image, self.dir / f"{name}.{self.switch.name}", MACS[address], incoming=incoming)
@@ -44,7 +51,7 @@ class Pair:
     def reaches(self, guest: Guest, address: str) -> None:
         until(f"{guest.sock.stem} reaches {address}", lambda: guest.succeeds(f"ping -q -c 1 -W 2 {address} > /dev/null"))
 
-    def end(self) -> None:
+    def __exit__(self, *failure) -> None:
         for guest in self.guests:
             guest.end()
         self.switch.end()
@@ -145,13 +152,11 @@ def compare(image: pathlib.Path, directory: pathlib.Path, sluice: str, turns: in
     rates: dict[tuple[str, bool], list[float]] = {}
     for turn in range(turns):
         for name, command, with_dpdk in (("sluice", [sluice, "vswitchd"], False), ("ovs", [OVS_DPDK], True)):
-            pair = Pair(image, directory, Switch(directory / f"{name}-{turn}", f"{name}{turn}", command, with_dpdk))
-            try:
+            switch = Switch(directory / f"{name}-{turn}", f"{name}{turn}", command, with_dpdk)
+            with Pair(image, directory, switch) as pair:
                 pair.reaches(pair.first, SECOND)
                 for reverse in (False, True):
                     rates.setdefault((name, reverse), []).append(rate(pair, reverse, 10))
-            finally:
-                pair.end()
     for (name, reverse), values in sorted(rates.items()):
         values.sort()
         tell(f"{name}, {'back' if reverse else 'there'}: median {values[len(values) // 2]:.0f} Mbit/s of {[round(v) for v in values]}")
@@ -167,12 +172,10 @@ def main() -> None:
     if args.compare:
         compare(args.image, args.directory, args.sluice, args.compare)
         return
-    pair = Pair(args.image, args.directory, Switch(args.directory / "sluice", "sluice", [args.sluice, "vswitchd"], False))
-    try:
+    switch = Switch(args.directory / "sluice", "sluice", [args.sluice, "vswitchd"], False)
+    with Pair(args.image, args.directory, switch) as pair:
         for step in STEPS:
             step(pair)
-    finally:
-        pair.end()
     print(f"guests: {len(STEPS)} passed, 0 failed, 0 skipped")
 
 

@@ -54,7 +54,10 @@ fn the_reference_names_every_key_and_explains_it() {
         for key in known
             .into_iter()
             .filter(|k| {
-                !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table" | "mirror" | "sflow"))
+                !matches!(
+                    (table, *k),
+                    ("switch", "tls" | "dpdk") | ("bridge", "port" | "table" | "mirror" | "sflow" | "bond")
+                )
             })
             // Explained with output-port, beside which it cannot stand.
             .filter(|k| *k != "output-vlan")
