@@ -280,7 +280,7 @@ fn take(state: &mut State, trial: &search::Trial, figures: TrialFigures) {
 
 /// The last trial in a line.
 fn line(state: &State) -> String {
-    row(state, state.lanes.len() - 1).join("  ")
+    row(state, state.lanes.len() - 1).join("  ").trim_end().to_owned()
 }
 
 /// A trial as cells.
