@@ -34,7 +34,6 @@ benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
-guests|virtual machines of QEMU behind vhost-user: restarts, TCP with segmentation left to the switch, a live migration|root, qemu-system-x86, busybox-static, cpio, kmod
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
@@ -291,16 +290,6 @@ step_ovn-scale() {
     return "$code"
 }
 
-# GUESTS_COMPARE=3 measures iperf3 beside Open vSwitch with DPDK; KVM=1 where QEMU need not interpret.
-step_guests() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip guests "not root"; return; }
-    cargo build -q --release -p sluice || return 1
-    guarded 3600 bash tests/long/guests.sh || code=$?
-    [ "$code" != 77 ] || { skip guests "see above"; return; }
-    return "$code"
-}
-
 step_certification() {
     [ "$(id -u)" = 0 ] || { skip certification "not root"; return; }
     SAMPLE=0 SHARES=${SHARES:-1} bash tests/privileged/certification.sh
@@ -368,7 +357,6 @@ step_long() {
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
     long_lane "$out" ovn-scale
-    long_lane "$out" guests
     long_lane "$out" packages
     long_lane "$out" book
     long_lane "$out" soak SOAK_SECONDS=900
