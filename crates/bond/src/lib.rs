@@ -5,7 +5,7 @@
 //!
 //! **Buckets.** What leaves a bond belongs to one of [`BUCKETS`] buckets: by its source address and VLAN, or by the hash of
 //! its connection. Each bucket has a member. A failover or a rebalancing changes members of buckets, and nothing else, so
-//! whoever forwards packets needs only this table ([`Bond::member_of`]).
+//! the code that forwards packets needs only this table ([`Bond::member_of`]).
 //!
 //! | module | what |
 //! |---|---|
