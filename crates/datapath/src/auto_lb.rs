@@ -184,7 +184,7 @@ impl Control {
         has_choice
     }
 
-    /// Whether another assignment would make the variance of the loads so much less.
+    /// Whether another assignment would lower the variance of the loads by the improvement threshold.
     fn would_improve(&self) -> bool {
         tracing::debug!(target: "dpif_netdev", "PMD auto load balance performing dry run.");
         let mut pmds: Vec<(usize, usize)> =

@@ -1,6 +1,6 @@
 //! The main worker's loop: it serves the queues of which poll(2) says that they have packets, and sleeps otherwise.
 //!
-//! A PMD all of whose queues can be waited for sleeps in the same way once it has been idle for a while (`thread.rs`).
+//! A PMD sleeps in the same way if it can wait for each of its queues and has been idle for a while (`thread.rs`).
 //!
 //! A host whose ports are all devices of the kernel thus burns no core. While packets come the worker does not sleep: it
 //! serves the queues that gave some until they are empty, in batches and as fairly as a PMD.

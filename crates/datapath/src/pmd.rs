@@ -221,7 +221,7 @@ impl Pmd {
         self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
     }
 
-    /// Whether it has queues of whose packets a descriptor tells, and no others that may still give some.
+    /// Whether a descriptor tells of packets on each queue that may still give some. False without such queues.
     pub fn can_be_woken(&self) -> bool {
         let tells = |rxq: &Rxq| rxq.queue.readiness().is_some();
         self.rxqs.iter().any(tells) && self.rxqs.iter().all(|rxq| tells(rxq) || rxq.queue.exhausted())

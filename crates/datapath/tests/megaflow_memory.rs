@@ -1,7 +1,7 @@
 //! The memory of a megaflow: what it is charged for, and what the process really takes. A program of its own, so that no
 //! other test's memory counts.
 
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the tables of this test are real ones")]
 mod harness;
 
 use harness::{TestPort, pool, udp};

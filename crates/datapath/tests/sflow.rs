@@ -40,7 +40,7 @@ fn every_packet(actions: &Arc<[Action]>) -> Fate {
     })
 }
 
-/// A datapath whose tables answer every packet with these actions, after so many packets.
+/// A datapath that has received `n` packets. Its tables answer every packet with these actions.
 fn after(n: usize, actions: Vec<Action>) -> (Datapath, PacketSamples, Sent) {
     let datapath = Datapath::new(Config { seed: Some(1), ..Config::default() }).unwrap();
     let samples = datapath.take_packet_samples().unwrap();

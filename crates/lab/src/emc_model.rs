@@ -19,7 +19,7 @@ const BITS: u32 = 13;
 /// Packets of each flow until the cache is as full as it gets, and those that are counted.
 const WARM: u64 = 60;
 const COUNTED: u64 = 20;
-/// Above so many flows the share is near what fits by chance, and counting takes long.
+/// The most flows that are counted. With more, counting takes long, and the share is near what fits by chance.
 pub const FLOWS_MAX: u32 = 16_384;
 
 /// The share of packets answered, percent, of flows with these hashes, each as likely as another.

@@ -206,7 +206,7 @@ pub fn switch(settings: Settings, is_profiled: bool, rules: &str, ports: &[PortO
     switch_of(Config { settings, profile: is_profiled, ..Config::default() }, rules, ports)
 }
 
-/// The same with so many PMDs, which take turns, too.
+/// As [`switch`], with several PMDs, which take turns.
 ///
 /// # Errors
 /// As [`switch`].

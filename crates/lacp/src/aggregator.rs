@@ -12,7 +12,7 @@ use crate::pdu::{Info, Pdu, Received, State};
 const FAST_MS: u64 = 1000;
 const SLOW_MS: u64 = 30_000;
 
-/// A partner is gone when so many intervals pass without a unit.
+/// The number of intervals without a unit after which a partner is gone.
 const RX_MULTIPLIER: u64 = 3;
 
 /// Lines about received units, a minute.

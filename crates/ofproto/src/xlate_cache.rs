@@ -51,7 +51,8 @@ pub(crate) enum XcEntry {
     VportRx(Arc<VportCounts>),
     /// Left by a patch port or a tunnel.
     VportTx(Arc<VportCounts>),
-    /// What comes after it has met packets with a tunnel's header of so many bytes more; with fewer again, if negative.
+    /// The entries behind it count packets that are longer by this number of bytes, a tunnel's header; shorter, if it is
+    /// negative.
     TunnelHeader(i16),
     /// Copied for a mirror.
     Mirror(Arc<MirrorCounts>),

@@ -81,12 +81,12 @@ pub struct Grant<'a> {
 }
 
 impl Grant<'_> {
-    /// Whether there are so many tokens.
+    /// Whether the tokens cover this cost.
     pub fn covers(&self, cost: u64) -> bool {
         cost <= self.left
     }
 
-    /// Spends so many tokens if there are; whether there were.
+    /// Spends this cost if the tokens cover it. Returns whether they did.
     pub fn spend(&mut self, cost: u64) -> bool {
         let covers = self.covers(cost);
         if covers {
