@@ -65,6 +65,7 @@ pub mod unix_socket;
 pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, QueueCounters};
 pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
+pub use served_bridge::openflow_sockets;
 pub use service::OpenFlowService;
 pub use settings::{
     BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, InBandSettings,

@@ -242,8 +242,8 @@ impl ServedBridge {
     }
 
     fn socket_path(&self, kind: &ServiceKind) -> PathBuf {
-        let extension = if *kind == ServiceKind::Snooping { "snoop" } else { "mgmt" };
-        self.directory.join(format!("{}.{extension}", self.context.bridge()))
+        let [management, snooping] = openflow_sockets(&self.directory, self.context.bridge());
+        if *kind == ServiceKind::Snooping { snooping } else { management }
     }
 
     /// What the log calls it: snoopers are no controllers.
@@ -258,6 +258,11 @@ impl ServedBridge {
         };
         Some(format!("{of} controller \"{target}\""))
     }
+}
+
+/// The Unix sockets of a bridge in the run directory: for clients, and for snoopers.
+pub fn openflow_sockets(directory: &Path, bridge: &str) -> [PathBuf; 2] {
+    ["mgmt", "snoop"].map(|extension| directory.join(format!("{bridge}.{extension}")))
 }
 
 /// The services of a bridge with these settings.

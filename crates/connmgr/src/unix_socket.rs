@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, RenameFlags};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -76,11 +77,27 @@ impl SocketMode {
     }
 }
 
+/// The sockets of [`make_ready`] that nobody has asked for yet.
+static READY: Mutex<BTreeMap<PathBuf, UnixListener>> = Mutex::new(BTreeMap::new());
+
+/// Makes a socket that [`listen`] hands out later, for a directory in which the process may soon make none any more.
+///
+/// # Errors
+/// As [`listen`].
+pub fn make_ready(path: &Path, what: &str, mode: SocketMode) -> Result<(), SocketError> {
+    let listener = listen(path, what, mode)?;
+    READY.lock().insert(path.to_owned(), listener);
+    Ok(())
+}
+
 /// Listens on `path`, replacing a socket that nobody listens on any more. `what` names the socket in errors.
 ///
 /// # Errors
 /// If something else is there, or another switch answers on it.
 pub fn listen(path: &Path, what: &str, mode: SocketMode) -> Result<UnixListener, SocketError> {
+    if let Some(ready) = READY.lock().remove(path) {
+        return Ok(ready);
+    }
     let size = path.as_os_str().len();
     if size > PATH_MAX {
         return Err(SocketError::PathTooLong { what: what.to_owned(), path: path.to_owned(), size });
@@ -192,6 +209,21 @@ mod tests {
             std::fs::remove_file(&link).unwrap();
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_socket_that_is_ready_is_handed_out_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ready");
+        make_ready(&path, "socket", SocketMode::Private).unwrap();
+        let waiting = connect(&path).unwrap();
+        let listener = listen(&path, "socket", SocketMode::Private).unwrap();
+        listener.accept().unwrap();
+        drop((waiting, listener));
+        // The next one is a socket of its own.
+        let listener = listen(&path, "socket", SocketMode::Private).unwrap();
+        connect(&path).unwrap();
+        listener.accept().unwrap();
     }
 
     #[test]

@@ -106,13 +106,23 @@ impl std::fmt::Display for Left {
 /// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed; only root does
 /// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group.
 ///
+/// A directory of root's that holds other things than sockets is not given away: then this is false, and whatever the switch
+/// needs there has to be made before it leaves root.
+///
 /// # Errors
-/// If the directory holds anything but sockets, or is not root's.
-pub fn give_rundir(rundir: &Path, to: &Identity) -> Result<()> {
-    if rustix::process::geteuid().is_root() {
-        give(rundir, to.uid, to.gid)?;
+/// If the directory is somebody else's, or root's and not given away although a group is to use the sockets.
+pub fn give_rundir(rundir: &Path, to: &Identity) -> Result<bool> {
+    if rustix::process::geteuid().is_root() && !give(rundir, to.uid, to.gid)? {
+        anyhow::ensure!(
+            to.socket_group.is_none(),
+            "rundir {}: switch.socket-group cannot be given a directory of root's that holds other things than sockets; \
+             set switch.rundir to one that does not exist yet, for example /run/sluice",
+            rundir.display()
+        );
+        return Ok(false);
     }
-    to.socket_group.map_or(Ok(()), |group| open_to_group(rundir, group))
+    to.socket_group.map_or(Ok(()), |group| open_to_group(rundir, group))?;
+    Ok(true)
 }
 
 /// Lets a group into the directory. Its set-group-ID bit gives the group each socket that is made there later, when the
@@ -204,27 +214,32 @@ fn of_port_type(kind: &str) -> CapabilitySet {
     names.iter().filter_map(|name| CapabilitySet::from_name(name)).collect()
 }
 
-/// Gives the directory to the user, unless the user may make files in it already, as after an earlier run.
+/// Gives the directory to the user, unless the user may make files in it already, as after an earlier run, or it holds what
+/// is root's. Returns whether the user may make files in it.
 ///
 /// All steps are taken on one descriptor: what the path names may change meanwhile.
-fn give(rundir: &Path, uid: u32, gid: u32) -> Result<()> {
+fn give(rundir: &Path, uid: u32, gid: u32) -> Result<bool> {
     let context = || format!("rundir {}", rundir.display());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(rundir, flags, Mode::empty()).with_context(context)?;
     let found = rustix::fs::fstat(&dir).with_context(context)?;
     if found.st_uid == uid || found.st_mode & 0o002 != 0 {
-        return Ok(());
+        return Ok(true);
     }
-    let home = std::env::var_os("HOME").and_then(|home| std::fs::metadata(home).ok());
-    let is_home = home.is_some_and(|home| (home.dev(), home.ino()) == (found.st_dev, found.st_ino));
     anyhow::ensure!(
-        found.st_uid == 0 && !is_home && holds_only_sockets(&dir).with_context(context)?,
-        "rundir {}: expected a directory that can be given to user {uid}: one that does not exist yet, or one of \
-         root's that holds nothing but sockets; set switch.rundir to such a directory, for example /run/sluice",
+        found.st_uid == 0,
+        "rundir {}: expected a directory of root's or of user {uid}; set switch.rundir to one that does not exist yet, \
+         for example /run/sluice",
         rundir.display()
     );
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::metadata(home).ok());
+    let is_home = home.is_some_and(|home| (home.dev(), home.ino()) == (found.st_dev, found.st_ino));
+    if is_home || !holds_only_sockets(&dir).with_context(context)? {
+        return Ok(false);
+    }
     let owner = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-    rustix::fs::fchown(&dir, Some(owner.0), Some(owner.1)).with_context(context)
+    rustix::fs::fchown(&dir, Some(owner.0), Some(owner.1)).with_context(context)?;
+    Ok(true)
 }
 
 fn holds_only_sockets(dir: &OwnedFd) -> Result<bool> {
@@ -296,11 +311,11 @@ mod tests {
     fn only_a_directory_of_the_switchs_own_is_given() {
         let dir = tempfile::tempdir().unwrap();
         let (me, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        give(dir.path(), me, group).unwrap();
+        assert!(give(dir.path(), me, group).unwrap());
         assert!(give(&dir.path().join("none"), me, group).is_err());
         // Root's, readable to all, and full of other things.
-        let error = give(Path::new("/usr"), 12345, 12345).unwrap_err().to_string();
-        assert!(error.starts_with("rundir /usr: expected ") && error.contains("user 12345"), "{error}");
+        assert!(!give(Path::new("/usr"), 12345, 12345).unwrap());
+        assert_eq!(std::fs::metadata("/usr").unwrap().uid(), 0);
         let opened = || OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
         let socket = dir.path().join("sluice.ctl");
         let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();

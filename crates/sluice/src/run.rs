@@ -14,6 +14,7 @@ use crate::text::{live, rules};
 use crate::{command, kept_tables, panics, privileges, rundir, signals, watchdog};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
+use sluice_connmgr::openflow_sockets;
 use sluice_connmgr::unix_socket::{self, SocketMode, remove_stale};
 use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
@@ -110,17 +111,20 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     let control = rundir.join(rundir::CONTROL_SOCKET);
     // Before ports are opened: another switch that runs may have the same ones.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
-    privileges::give_rundir(&rundir, &identity)?;
+    let is_own = privileges::give_rundir(&rundir, &identity)?;
     let (socket_mode, mut kinds) = (config.switch.socket_mode(), config.switch.port_types.clone());
     start_log_of(&config, &log, &identity)?;
     config.warnings().iter().for_each(|text| tracing::warn!("{text}"));
     let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
     kinds.extend(switch.port_kinds());
+    if !is_own {
+        make_sockets_as_root(&process, &rundir, socket_mode)?;
+    }
     leave_root(&identity, &kinds)?;
     if keeps_tables(&process) {
         kept_tables::restore(switch, &rundir)?
-    } else {
+    } else if is_own {
         kept_tables::forget(&rundir)?
     }
     signals::watch(&process)?;
@@ -190,6 +194,26 @@ fn listen(
     let server = Server::start(listener, control, Box::new(CommandTable(Arc::clone(process))));
     let server = server.context("control thread")?;
     Ok((server, endpoint))
+}
+
+/// Makes the sockets of a directory that stays root's while this process is root.
+fn make_sockets_as_root(process: &Process, rundir: &Path, mode: SocketMode) -> Result<()> {
+    let named = rundir.display();
+    anyhow::ensure!(
+        !keeps_tables(process),
+        "rundir {named}: tables cannot be kept (switch.keep-tables) in a directory of root's that holds other things than \
+         sockets; set switch.rundir to one that does not exist yet, for example /run/sluice"
+    );
+    tracing::warn!(
+        "rundir {named} holds other things than sockets and stays root's: bridges that are added later get no sockets there, \
+         and at the end the sockets stay"
+    );
+    let bridges = process.switch().ofproto().bridges();
+    let of_bridges = bridges.iter().flat_map(|bridge| openflow_sockets(rundir, &bridge.name));
+    for path in of_bridges.chain([rundir.join(rundir::CONTROL_SOCKET)]) {
+        unix_socket::make_ready(&path, "socket", mode).map_err(rundir::socket_error)?;
+    }
+    Ok(())
 }
 
 /// Runs what is due until the switch is to end, and returns why it ends.
