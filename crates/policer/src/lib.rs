@@ -28,7 +28,7 @@ pub use trtcm::{Color, Marked, TrTcm, TrTcmRates};
 /// Bytes of a frame that policers do not count: its Ethernet header.
 const UNCOUNTED_BYTES: usize = 14;
 
-/// The tokens that a frame of so many bytes takes.
+/// The tokens that a frame takes, by its size in bytes.
 pub fn tokens_of(frame_bytes: usize) -> u64 {
     frame_bytes.saturating_sub(UNCOUNTED_BYTES) as u64
 }

@@ -19,13 +19,13 @@ pub struct CaptureArgs {
     /// Write to this file in place of standard output
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// End after so many packets
+    /// End after this number of packets
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// End after so many seconds
+    /// End after this time, in seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Keep so many bytes of each packet at most
+    /// Keep at most this many bytes of each packet
     #[arg(short, long, value_name = "BYTES")]
     snaplen: Option<u64>,
     /// The switch's control socket [default: sluice.ctl in the default rundir]

@@ -3,9 +3,8 @@
 /// How long a tick is. Source: Linux net/sched/sch_api.c, `psched_show`: the first two words of `/proc/net/psched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// So many ticks …
+    /// The ticks of `us` microseconds.
     per: u64,
-    /// … take so many microseconds.
     us: u64,
     /// Ticks of the timer a second, which bounds how often a class is served.
     timer_hz: u64,
@@ -30,12 +29,12 @@ impl Ticks {
         Some(Ticks { per: per?, us: us?, timer_hz: timer_hz? })
     }
 
-    /// Ticks that so many microseconds take.
+    /// The ticks of a time in microseconds.
     pub fn of_us(self, us: u64) -> u32 {
         u32::try_from(u128::from(us) * u128::from(self.per) / u128::from(self.us)).unwrap_or(u32::MAX)
     }
 
-    /// Ticks that so many bytes take at a rate, in bytes a second; 0 if the rate is.
+    /// The ticks that sending `bytes` takes at `rate` bytes a second; 0 if the rate is.
     pub fn of_bytes(self, bytes: u64, rate: u64) -> u32 {
         let ticks_a_second = 1_000_000 * self.per / self.us;
         let ticks = (u128::from(ticks_a_second) * u128::from(bytes)).checked_div(u128::from(rate)).unwrap_or(0);

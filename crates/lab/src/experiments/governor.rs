@@ -87,7 +87,7 @@ impl Experiment for Governor {
             ],
             figures: points.iter().map(figure).collect(),
             notes: vec![
-                "A transaction is a flow of so many packets (one way, 64 at a time), or a TCP connection of 11 segments: \
+                "A transaction is a flow of the given number of packets (one way, 64 at a time), or a TCP connection of 11 segments: \
                  connect, request, response, close (two ways, 256 at a time), a megaflow each way."
                     .to_owned(),
                 "Rates are by the PMD's cycles, generator and null port included; megaflows idle out and are removed \
@@ -169,7 +169,7 @@ fn beside_the_seed(points: &[Point]) -> Table {
     };
     let columns = [
         "traffic",
-        "seed: the patch",
+        "the 2012 patch's own",
         "here: 2012 after over before",
         "shortcut over classic",
         "shortcut over 2012 after",
@@ -177,7 +177,7 @@ fn beside_the_seed(points: &[Point]) -> Table {
         "spread",
     ];
     Table {
-        title: "Beside the seed (netperf TCP_CRR and `ovs-benchmark rate` of 2012)".to_owned(),
+        title: "Beside the figures of the patch of 2012 (netperf TCP_CRR and `ovs-benchmark rate`)".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: points.iter().map(row).collect(),
     }

@@ -182,7 +182,7 @@ fn seeds(points: &[Point]) -> Table {
     Table {
         title: "Beside published profiles of Open vSwitch (docs/seeds.md), with their flows, subtables and rules"
             .to_owned(),
-        columns: ["seed and function", "share there", "stage here", "setting", "share here"]
+        columns: ["document and function", "share there", "stage here", "setting", "share here"]
             .map(str::to_owned)
             .to_vec(),
         rows: SEEDS.iter().map(row).collect(),

@@ -68,7 +68,7 @@ fn behind_the_seed(points: &[Point], cell: &SeedCell) -> Option<Loss> {
     let (gain, seeds) = (median(setting::PLAIN.name)? / median(cell.arm)?, cell.pps[1] / cell.pps[0]);
     (gain < seeds).then(|| Loss {
         at: format!("{} flows, {} subtables", text::count(cell.flows), text::count(cell.subtables)),
-        what: format!("{} gains {gain:.2} times over the plain search, the seed {seeds:.2}", cell.arm),
+        what: format!("{} gains {gain:.2} times over the plain search, the patch's own table {seeds:.2}", cell.arm),
     })
 }
 
@@ -123,7 +123,7 @@ fn beside_the_seed(points: &[Point]) -> Table {
         "flows",
         "subtables",
         "vectors",
-        "seed: Mpps before",
+        "the patch's own: Mpps before",
         "after",
         "gain",
         "here: Mpps before",

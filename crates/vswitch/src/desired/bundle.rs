@@ -48,7 +48,7 @@ impl Default for LacpMember {
 }
 
 impl LacpSettings {
-    /// Passive and slow, for a bundle of so many ports. A system with a bond counts more than one without.
+    /// Passive and slow, for a bundle of `members` ports. A system with a bond counts more than one without.
     pub fn new(members: usize) -> Self {
         LacpSettings {
             active: false,
