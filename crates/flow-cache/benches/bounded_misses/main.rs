@@ -27,8 +27,8 @@ fn main() {
         "{:<20} {:>6} {:>7}  {:<8} {:>8} {:>8} {:>10} {:>10}",
         "workload", "masks", "flows", "search", "hit ns", "miss ns", "probes/hit", "change ns"
     );
-    let explosions = [[2, 2, 2], [4, 4, 4], [8, 8, 8], [32, 16, 16]];
-    for dims in explosions.iter().take(if full { 4 } else { 2 }) {
+    let explosions = [[2, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 8], [32, 16, 16]];
+    for dims in explosions.iter().take(if full { 6 } else { 2 }) {
         measure(&Workload::explosion(false, *dims), full);
     }
     for dims in [[2, 2, 2], [8, 8, 8], [128, 8, 8]].iter().take(if full { 3 } else { 1 }) {
