@@ -34,6 +34,7 @@ benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
+neutron|the agent of OpenStack sets up the switch, and Open vSwitch beside it|root, neutron-openvswitch-agent, openvswitch-switch
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
@@ -281,6 +282,15 @@ step_faucet() {
     return "$code"
 }
 
+step_neutron() {
+    local code=0
+    [ "$(id -u)" = 0 ] || { skip neutron "not root"; return; }
+    cargo build -q -p sluice || return 1
+    guarded 1800 bash tests/long/neutron.sh || code=$?
+    [ "$code" != 77 ] || { skip neutron "see above"; return; }
+    return "$code"
+}
+
 step_ovn-scale() {
     local code=0
     [ "$(id -u)" = 0 ] || { skip ovn-scale "not root"; return; }
@@ -356,6 +366,7 @@ step_long() {
     long_lane "$out" certification
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
+    long_lane "$out" neutron
     long_lane "$out" ovn-scale
     long_lane "$out" packages
     long_lane "$out" book
