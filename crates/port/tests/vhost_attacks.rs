@@ -471,6 +471,28 @@ fn a_frontend_that_resets_the_owner_stops_the_rings_and_keeps_its_memory() {
 }
 
 #[test]
+fn rings_that_are_enabled_before_features_are_negotiated_run() {
+    let mut victim = Victim::new(8);
+    let path = victim.path.clone();
+    victim.guest.reconnect_as_qemu(&path, ALL_FEATURES);
+    victim.guest.offered_features();
+    assert!(!victim.port.is_up(), "nothing is set up");
+    victim.set_up_again();
+    victim.guest.describe(1, 0, (BUFFERS, 72, 0, 0));
+    victim.offer(1, 0, 1);
+    assert_eq!(victim.poll(), 1);
+    // A ring that is disabled stops, and goes on when it is enabled.
+    for (enable, is_up) in [(0u32, false), (1, true)] {
+        victim.guest.say(request::SET_VRING_ENABLE, &[1, enable].map(u32::to_le_bytes).concat(), &[]);
+        victim.guest.offered_features();
+        assert_eq!(victim.port.is_up(), is_up);
+    }
+    victim.offer(1, 0, 1);
+    assert_eq!(victim.poll(), 1);
+    victim.end();
+}
+
+#[test]
 fn a_guest_that_has_migrated_is_announced_once() {
     let mut victim = Victim::new(8);
     let mac = [0x52, 0x54, 0, 1, 2, 3];

@@ -6,6 +6,7 @@
 use super::feature::Features;
 use super::inflight_buffer::{InflightBuffer, InflightShape};
 use super::memory::{DirtyLog, GuestMemory, RegionInfo};
+use super::request::Request;
 use super::ring::{Call, Ring, RingLayout, RingSetup, SIZE_MAX};
 use super::send_rarp::GuestMac;
 use super::slot::RingSlot;
@@ -151,8 +152,19 @@ impl Device {
         shape.is_for(self.rings.len(), SIZE_MAX).then_some(shape).ok_or(Error::InvalidMessage)
     }
 
+    /// Carries out a request that is not the crate's; whether that was possible.
+    pub fn serve(&mut self, request: Request) -> bool {
+        match request {
+            Request::SendRarp(guest) => self.announce(guest),
+            Request::SetVringEnable { ring, enable } => {
+                return enable.is_some_and(|enable| self.set_vring_enable(ring, enable).is_ok());
+            }
+        }
+        true
+    }
+
     /// Announces the guest in its place, by its first queue.
-    pub fn announce(&self, guest: GuestMac) {
+    fn announce(&self, guest: GuestMac) {
         if let Some(ring) = self.rings.get(1) {
             ring.slot.announce(guest);
         }

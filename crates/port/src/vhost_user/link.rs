@@ -1,7 +1,7 @@
 //! The connection to the frontend: opened, kept, and opened again.
 
 use super::device::{Device, DeviceReport};
-use super::send_rarp;
+use super::request;
 use super::slot::RingSlot;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -176,11 +176,8 @@ impl Shared {
         while wait_for_request(&requests) {
             // A frontend that sends a part of a request holds this thread; the end of the port ends the connection.
             let _busy = heartbeat.begin("a request of the frontend");
-            if let Some(guest) = send_rarp::receive(&requests) {
-                device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).announce(guest);
-                continue;
-            }
-            if !goes_on(&handler.handle_request()) {
+            let ours = |request| device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).serve(request);
+            if !request::serve(&requests, ours) && !goes_on(&handler.handle_request()) {
                 break;
             }
         }
@@ -200,8 +197,6 @@ fn wait_for_request(frontend: &UnixStream) -> bool {
 
 /// Whether the connection remains usable after a request. A request that was read completely and refused does not end
 /// it.
-///
-/// DPDK's virtio-user disables its rings before it has negotiated features, when it reconnects.
 fn goes_on(outcome: &Result<(), Error>) -> bool {
     use Error::{FeatureMismatch, InactiveFeature, InactiveOperation, InvalidOperation, InvalidParam, ReqHandlerError};
     match outcome {

@@ -26,6 +26,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`link`] | the socket, and the thread that serves it |
+//! | [`request`] | requests that the `vhost` crate does not take |
 //! | [`send_rarp`] | a guest that has migrated, announced |
 //! | [`device`] | what the frontend configured |
 //! | [`slot`] | a ring as that thread and a PMD share it |
@@ -41,6 +42,7 @@ mod guest_transmit;
 mod inflight_buffer;
 mod link;
 mod memory;
+mod request;
 mod ring;
 mod send_rarp;
 mod slot;

@@ -38,6 +38,8 @@ pub mod request {
     pub const SET_VRING_CALL: u32 = 13;
     /// Says what of the protocol was negotiated.
     pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    /// Enables or disables a ring.
+    pub const SET_VRING_ENABLE: u32 = 18;
     /// Has the guest announced in its place.
     pub const SEND_RARP: u32 = 19;
     /// Asks for a buffer for records of chains in flight.
@@ -56,6 +58,8 @@ pub mod feature {
     pub const INDIRECT: u64 = 1 << 28;
     /// Each side says when it wants to be notified.
     pub const EVENT_INDEX: u64 = 1 << 29;
+    /// The protocol's own features are negotiated; rings are disabled at first.
+    pub const PROTOCOL: u64 = 1 << 30;
     /// The device is one of virtio 1.
     pub const VERSION_1: u64 = 1 << 32;
     /// Rings have the packed format.
@@ -141,6 +145,13 @@ impl Guest {
     pub fn reconnect(&mut self, path: &Path, features: u64) {
         self.socket = connect(path);
         self.begin(features);
+    }
+
+    /// Connects again as QEMU does, which enables the rings before it negotiates features.
+    pub fn reconnect_as_qemu(&mut self, path: &Path, features: u64) {
+        self.socket = connect(path);
+        (0..2).for_each(|ring| self.say(request::SET_VRING_ENABLE, &words([ring, 1]), &[]));
+        self.begin(features | feature::PROTOCOL);
     }
 
     fn begin(&mut self, features: u64) {
