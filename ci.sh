@@ -34,6 +34,7 @@ benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
+guests|virtual machines of QEMU behind vhost-user: TCP with segmentation left to the switch, restarts|root, qemu-system-x86, busybox-static, cpio, kmod, iperf3
 neutron|the agent of OpenStack sets up the switch, and Open vSwitch beside it|root, neutron-openvswitch-agent, openvswitch-switch
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
@@ -282,6 +283,16 @@ step_faucet() {
     return "$code"
 }
 
+# GUESTS_COMPARE=3 measures iperf3 beside Open vSwitch with DPDK instead.
+step_guests() {
+    local code=0
+    [ "$(id -u)" = 0 ] || { skip guests "not root"; return; }
+    cargo build -q --release -p sluice || return 1
+    guarded 3600 bash tests/long/guests.sh || code=$?
+    [ "$code" != 77 ] || { skip guests "see above"; return; }
+    return "$code"
+}
+
 step_neutron() {
     local code=0
     [ "$(id -u)" = 0 ] || { skip neutron "not root"; return; }
@@ -366,6 +377,7 @@ step_long() {
     long_lane "$out" certification
     long_lane "$out" ovs-suite OVS_SUITE=all
     long_lane "$out" faucet
+    long_lane "$out" guests
     long_lane "$out" neutron
     long_lane "$out" ovn-scale
     long_lane "$out" packages
