@@ -55,8 +55,11 @@ pub struct Bond {
     pub(crate) buckets: [Option<u16>; BUCKETS],
     /// What each bucket has carried lately, bytes.
     pub(crate) load: [u64; BUCKETS],
-    /// A member carries traffic for the first time: it gets its share at once, not by rebalancing, which may be off.
+    /// A member can carry traffic for the first time, or before anything has left the bond: it gets its share at once, not by
+    /// rebalancing, which may be off.
     pub(crate) spreads_anew: bool,
+    /// Whether anything has left it since its buckets were empty.
+    pub(crate) has_carried: bool,
     /// The place of the member that gets the next free bucket.
     pub(crate) next_member: usize,
     pub(crate) next_rebalance_ms: u64,
@@ -78,6 +81,7 @@ impl Bond {
             buckets: [None; BUCKETS],
             load: [0; BUCKETS],
             spreads_anew: false,
+            has_carried: false,
             next_member: 0,
             has_to_teach: false,
         }
@@ -158,10 +162,20 @@ impl Bond {
         self.fill_buckets();
     }
 
-    /// When there is something to do, if no link changes.
+    /// When there is something to do, if no link changes. Load is spread anew when the client knows the loads and
+    /// [`Bond::is_rebalance_due`].
     pub fn wake_ms(&self) -> Option<u64> {
-        let delays = self.members.iter().filter_map(|member| member.delay_expires_ms);
-        delays.chain(self.is_balanced().then_some(self.next_rebalance_ms)).min()
+        self.members.iter().filter_map(|member| member.delay_expires_ms).min()
+    }
+
+    /// Whether anything has left it since its buckets were empty, as far as it knows.
+    pub fn has_carried(&self) -> bool {
+        self.has_carried
+    }
+
+    /// Something has left it.
+    pub fn note_carried(&mut self) {
+        self.has_carried = true;
     }
 
     /// Whether neighbours have to be told where stations are now, since another member carries their traffic. Asks once.
@@ -242,7 +256,8 @@ impl Bond {
             return;
         }
         member.enabled = enable;
-        self.spreads_anew |= enable && !std::mem::replace(&mut member.was_enabled, true);
+        let is_first_time = enable && !std::mem::replace(&mut member.was_enabled, true);
+        self.spreads_anew |= is_first_time || enable && !self.has_carried;
         self.has_to_teach |= !enable;
         tracing::info!(target: "bond", "member {}: {}", member.name, if enable { "enabled" } else { "disabled" });
     }

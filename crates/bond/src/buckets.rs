@@ -24,6 +24,7 @@ impl Bond {
     pub(crate) fn reset_buckets(&mut self, now_ms: u64) {
         self.buckets = [None; BUCKETS];
         self.load = [0; BUCKETS];
+        self.has_carried = false;
         self.next_rebalance_ms = now_ms + self.config.rebalance_interval_ms;
     }
 
@@ -46,6 +47,7 @@ impl Bond {
 
     /// A bucket has carried that much more.
     pub fn account(&mut self, bucket: u8, bytes: u64) {
+        self.has_carried |= bytes != 0;
         if self.is_balanced() {
             let load = &mut self.load[usize::from(bucket)];
             *load = load.saturating_add(bytes);

@@ -60,6 +60,8 @@ pub struct BundleStatus {
 #[derive(Default)]
 pub(crate) struct BundleList {
     pub entries: Vec<Entry>,
+    /// The rounds of the revalidator of which bonds know: loads are up to date after one.
+    pub rounds: u64,
     pub lessons: VecDeque<Lesson>,
     /// What was told last of what the database shows.
     pub status: BundleStatus,
@@ -202,6 +204,14 @@ impl Entry {
             };
             member.is_up = up && !port.down;
             member.is_alive = !port.bfd_down;
+        }
+    }
+
+    /// The bond learns whether anything has left it yet.
+    pub fn note_traffic(&mut self) {
+        let (Some(bond), Some((_, table))) = (&mut self.bond, &self.told) else { return };
+        if !bond.has_carried() && (0..=u8::MAX).any(|bucket| table.bytes(bucket) != 0) {
+            bond.note_carried();
         }
     }
 

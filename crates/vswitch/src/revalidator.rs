@@ -5,7 +5,7 @@ use sluice_action::MegaflowStore;
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{Timer, now_ms, real_ms};
 use sluice_ofproto::Ofproto;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -56,9 +56,13 @@ struct Shared {
     store: Arc<dyn MegaflowStore>,
     state: Mutex<Rounds>,
     changed: Condvar,
+    /// What is done after each look at all megaflows.
+    after_round: OnceLock<AfterRound>,
     /// How long others wait for the thread.
     wait_within: Duration,
 }
+
+type AfterRound = Box<dyn Fn() + Send + Sync>;
 
 /// The rounds that have been taken and are wanted.
 struct Rounds {
@@ -129,7 +133,8 @@ impl Revalidator {
             figures,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { ofproto, store, state, changed, wait_within: WAIT_WITHIN });
+        let shared =
+            Arc::new(Shared { ofproto, store, state, changed, after_round: OnceLock::new(), wait_within: WAIT_WITHIN });
         Revalidator { shared, thread: Mutex::new(None) }
     }
 
@@ -148,6 +153,16 @@ impl Revalidator {
         let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run(&timer))?;
         *self.thread.lock() = Some(thread);
         Ok(())
+    }
+
+    /// Has the thread do this after each round, when all that megaflows had carried is credited. Only the first call counts.
+    pub fn set_after_round(&self, run: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.after_round.set(Box::new(run));
+    }
+
+    /// How many rounds there have been.
+    pub fn rounds(&self) -> u64 {
+        self.shared.state.lock().revalidations.done
     }
 
     /// Asks for a round soon.
@@ -215,6 +230,9 @@ impl Revalidator {
             self.wait();
         } else {
             self.shared.ofproto.revalidate(&*self.shared.store, now_ms, u64::MAX);
+            let revalidations = &mut self.shared.state.lock().revalidations;
+            revalidations.begun += 1;
+            revalidations.done = revalidations.begun;
         }
     }
 
@@ -296,6 +314,8 @@ impl Shared {
                     figures.average = (figures.average * (AVERAGE_OVER - 1) + done.dumped) / AVERAGE_OVER;
                     figures.max = figures.max.max(done.dumped);
                     figures.dump_ms = now_ms() - began;
+                    drop(state);
+                    self.after_round.get().inspect(|run| run());
                 }
             }
             let took = real_ms() - began_real;

@@ -188,11 +188,13 @@ impl Switch {
             }
         }
         let links = self.polled_links(&mut bundles, now_ms);
+        let rounds = self.revalidator.rounds();
+        let are_loads_known = std::mem::replace(&mut bundles.rounds, rounds) != rounds;
         let BundleList { entries, lessons, .. } = &mut *bundles;
         for entry in entries {
             let ports = self.ofproto.ports(&entry.bridge).unwrap_or_default();
             entry.follow_ports(&ports, links.as_ref());
-            entry.run(now_ms, &mut pass);
+            entry.run(now_ms, are_loads_known, &mut pass);
             self.tell(entry);
             if entry.bond.as_mut().is_some_and(Bond::take_has_to_teach)
                 && let Some(lead) = entry.members.first()
@@ -256,8 +258,9 @@ impl Entry {
         self.members.iter().any(|member| member.ofport.0 == port)
     }
 
-    /// Does what is due.
-    fn run(&mut self, now_ms: u64, pass: &mut Pass) {
+    /// Does what is due. Load is spread anew only when `are_loads_known`, that is after a round of the revalidator: by then
+    /// members have come back whose links were to be negotiated at the same time. Source: Open vSwitch ofproto-dpif.c, `run`.
+    fn run(&mut self, now_ms: u64, are_loads_known: bool, pass: &mut Pass) {
         let (bridge, members) = (&self.bridge, &self.members);
         if let Some(lacp) = &mut self.lacp {
             members.iter().for_each(|member| lacp.set_carrier(member.ofport.0, member.is_up, now_ms));
@@ -277,13 +280,14 @@ impl Entry {
             }
         }
         let status = lacp.map_or(Status::Off, Lacp::status);
+        self.note_traffic();
         let Some(bond) = &mut self.bond else { return };
         for member in &self.members {
             let may_enable = member.is_alive && !member.lacp_down;
             bond.set_link(member.ofport.0, MemberLink { carrier: member.is_up, may_enable });
         }
         bond.run(status, now_ms);
-        if bond.is_rebalance_due(now_ms) {
+        if are_loads_known && bond.is_rebalance_due(now_ms) {
             self.account();
             if let Some(bond) = &mut self.bond {
                 bond.rebalance(now_ms);
@@ -311,7 +315,12 @@ fn made_up_mac(bridge: u32, port: OfPort) -> [u8; 6] {
 pub(super) fn start(switch: &Arc<Switch>) -> std::io::Result<()> {
     let Some(packets) = switch.datapath.take_session_packets(SessionProtocol::Lacp) else { return Ok(()) };
     let (datapath, switch) = (Arc::clone(&switch.datapath), Arc::downgrade(switch));
-    let timer = Timer::new(move || datapath.wake_sessions(SessionProtocol::Lacp));
+    if let Some(switch) = switch.upgrade() {
+        let datapath = Arc::clone(&datapath);
+        switch.revalidator.set_after_round(move || datapath.wake_sessions(SessionProtocol::Lacp));
+    }
+    let wake = Arc::clone(&datapath);
+    let timer = Timer::new(move || wake.wake_sessions(SessionProtocol::Lacp));
     std::thread::Builder::new().name("bond".into()).spawn(move || run(&packets, &switch, &timer))?;
     Ok(())
 }
