@@ -49,9 +49,14 @@ impl PortSlots<'_> {
 }
 
 struct Slot {
+    batch: PacketBatch,
+    to: TxPort,
+}
+
+/// A port to which this PMD sends.
+struct TxPort {
     port: PortNo,
     queue: Box<dyn TxQueue>,
-    batch: PacketBatch,
     /// What decides how much may be sent, if that is limited.
     policer: Option<Arc<EgressPolicer>>,
 }
@@ -63,7 +68,7 @@ impl TxPorts {
         if self.by_port.len() <= number {
             self.by_port.resize(number + 1, NOWHERE);
         }
-        let slot = Some(Slot { port, queue, batch: PacketBatch::new(), policer: None });
+        let slot = Some(Slot { batch: PacketBatch::new(), to: TxPort { port, queue, policer: None } });
         let at = match self.by_port[number] {
             NOWHERE => self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len()),
             taken => usize::from(taken),
@@ -80,13 +85,13 @@ impl TxPorts {
     pub fn remove(&mut self, port: PortNo) -> Option<Box<dyn TxQueue>> {
         let at = self.by_port.get_mut(port.0 as usize).filter(|at| **at != NOWHERE)?;
         let slot = self.slots[usize::from(std::mem::replace(at, NOWHERE))].take();
-        slot.map(|slot| slot.queue)
+        slot.map(|slot| slot.to.queue)
     }
 
     /// Lets a policer decide what is sent to a port; `None`: all is.
     pub fn set_policer(&mut self, port: PortNo, policer: Option<Arc<EgressPolicer>>) {
         if let Some(slot) = self.slot(port).and_then(|at| self.slots[usize::from(at.0)].as_mut()) {
-            slot.policer = policer;
+            slot.to.policer = policer;
         }
     }
 
@@ -120,16 +125,7 @@ impl TxPorts {
     #[inline]
     pub fn push_all(&mut self, slot: TxSlot, packets: &mut PacketBatch, context: &mut Context<'_, '_>) {
         match &mut self.slots[usize::from(slot.0)] {
-            Some(to) if to.batch.is_empty() => {
-                context.tally[Counter::TxBatches] += 1;
-                if let Some(policer) = &to.policer {
-                    policing::send(policer, packets, context.buffers, context.tally);
-                    if packets.is_empty() {
-                        return;
-                    }
-                }
-                send(to.port, &mut *to.queue, packets, context);
-            }
+            Some(slot) if slot.batch.is_empty() => slot.to.send(packets, context),
             _ => packets.drain(..).for_each(|packet| self.push(slot, packet, context)),
         }
     }
@@ -178,23 +174,25 @@ impl Slot {
     #[inline]
     fn flush(&mut self, context: &mut Context<'_, '_>) {
         if !self.batch.is_empty() {
-            context.tally[Counter::TxBatches] += 1;
-            if let Some(policer) = &self.policer {
-                policing::send(policer, &mut self.batch, context.buffers, context.tally);
-                if self.batch.is_empty() {
-                    return;
-                }
-            }
-            send(self.port, &mut *self.queue, &mut self.batch, context);
+            self.to.send(&mut self.batch, context);
         }
     }
 }
 
-/// Sends a batch by a port's queue, by way of the captures if there are any.
-#[inline]
-fn send(port: PortNo, queue: &mut dyn TxQueue, batch: &mut PacketBatch, context: &mut Context<'_, '_>) {
-    match &mut context.taps {
-        None => queue.send(batch, context.buffers, context.tally),
-        Some(taps) => taps.send(port, queue, batch, (context.buffers, context.tally)),
+impl TxPort {
+    /// Sends what its policer lets pass of a batch, by way of the captures if there are any.
+    #[inline]
+    fn send(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, '_>) {
+        context.tally[Counter::TxBatches] += 1;
+        if let Some(policer) = &self.policer {
+            policing::send(policer, batch, context.buffers, context.tally);
+            if batch.is_empty() {
+                return;
+            }
+        }
+        match &mut context.taps {
+            None => self.queue.send(batch, context.buffers, context.tally),
+            Some(taps) => taps.send(self.port, &mut *self.queue, batch, (context.buffers, context.tally)),
+        }
     }
 }
