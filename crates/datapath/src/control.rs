@@ -57,6 +57,8 @@ pub(crate) struct Control {
     /// How many VLAN tags are read of a packet.
     pub vlan_limit: VlanLimit,
     /// What a receive queue's misses may cost now.
+    /// What egress policers that are gone have dropped, packets by port.
+    pub egress_policed: BTreeMap<PortNo, u64>,
     pub miss_budget: MissBudget,
     /// The longest sleep of an idle PMD now, microseconds.
     pub sleep_max_us: u32,

@@ -106,6 +106,7 @@ impl Datapath {
             ports: BTreeMap::new(),
             ingress_policers: BTreeMap::new(),
             egress_policers: BTreeMap::new(),
+            egress_policed: BTreeMap::new(),
             device_statuses: DeviceStatuses::default(),
             cores: config.cores.clone(),
             has_main_worker: config.main_worker,
@@ -356,6 +357,7 @@ impl Datapath {
         control.device_statuses.forget(number);
         control.ingress_policers.remove(&number);
         control.egress_policers.remove(&number);
+        control.egress_policed.remove(&number);
         let (into, removed) = mpsc::channel();
         control.post_all(|worker| {
             worker.rxqs().retain(|rxq| rxq.port != number);
@@ -473,13 +475,12 @@ impl Datapath {
         for (_, rxq) in control.rxqs() {
             fates.entry(rxq.port).or_default().add(&rxq.fates.snapshot());
         }
-        let ports = control.ports.iter().map(|(number, port)| PortReport {
-            number: *number,
-            info: port.info(),
-            stats: port.stats(),
-            custom_stats: port.custom_stats(),
-            is_up: port.is_up(),
-            fates: fates.remove(number).unwrap_or_default(),
+        let ports = control.ports.iter().map(|(number, port)| {
+            let fates = fates.remove(number).unwrap_or_default();
+            let mut custom_stats = port.custom_stats();
+            control.add_qos_drops(*number, &fates, &mut custom_stats);
+            let (info, stats, is_up) = (port.info(), port.stats(), port.is_up());
+            PortReport { number: *number, info, stats, custom_stats, is_up, fates }
         });
         ports.collect()
     }

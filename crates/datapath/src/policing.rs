@@ -46,7 +46,7 @@ pub(crate) fn send(policer: &EgressPolicer, packets: &mut PacketBatch, buffers: 
     policer.admit(marked, now_ns());
     let mut passing = BatchMask::default();
     marked.iter().enumerate().filter(|(_, packet)| packet.color != Color::Red).for_each(|(at, _)| passing.insert(at));
-    keep(packets, passing, DropReason::EgressPolicer, buffers, tally);
+    policer.count_dropped(keep(packets, passing, DropReason::EgressPolicer, buffers, tally));
 }
 
 /// Keeps the passing packets of a batch, in order; the others are dropped. Returns how many those are.

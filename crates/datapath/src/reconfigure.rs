@@ -8,6 +8,7 @@ use crate::control::Control;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, MissBudget, Settings};
 use sluice_action::PortNo;
+use sluice_fate::{DropReason, Snapshot};
 use sluice_packet::VlanLimit;
 use sluice_policer::{EgressPolicer, IngressPolicer};
 use sluice_port::Port;
@@ -80,8 +81,10 @@ impl Datapath {
     /// If there is no such port.
     pub fn set_egress_policer(&self, port: PortNo, policer: Option<Arc<EgressPolicer>>) -> Result<(), DatapathError> {
         let mut control = self.control();
-        let Control { ports, egress_policers, .. } = &mut *control;
+        let Control { ports, egress_policers, egress_policed, .. } = &mut *control;
+        let before = egress_policers.get(&port).cloned();
         set_policer(ports, egress_policers, port, policer.as_ref())?;
+        before.inspect(|before| *egress_policed.entry(port).or_default() += before.dropped());
         control.post_all(|_| PmdCommand::SetEgressPolicer { port, policer: policer.clone() });
         Ok(())
     }
@@ -137,6 +140,23 @@ impl Datapath {
 }
 
 /// Notes a port's policer for workers and queues to come.
+impl Control {
+    /// Adds what policers have dropped to the counters of a port, if it has them or had, or is of a type whose users look for
+    /// them. Source of the names: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_get_sw_custom_stats`.
+    pub(crate) fn add_qos_drops(&self, port: PortNo, fates: &Snapshot, counters: &mut Vec<(String, u64)>) {
+        let is_shown_always = counters.iter().any(|(name, _)| name == "ovs_tx_failure_drops");
+        let egress = self.egress_policers.get(&port).map(|policer| policer.dropped());
+        let before = self.egress_policed.get(&port).copied();
+        let received = fates.dropped(DropReason::IngressPolicer);
+        let was_limited = egress.or(before).is_some() || self.ingress_policers.contains_key(&port) || received != 0;
+        if is_shown_always || was_limited {
+            let sent = egress.unwrap_or(0) + before.unwrap_or(0);
+            counters.push(("ovs_tx_qos_drops".to_owned(), sent));
+            counters.push(("ovs_rx_qos_drops".to_owned(), received));
+        }
+    }
+}
+
 fn set_policer<T>(
     ports: &BTreeMap<PortNo, Box<dyn Port>>,
     policers: &mut BTreeMap<PortNo, Arc<T>>,

@@ -70,6 +70,13 @@ fn tags(sent: &Sent) -> Vec<(u16, u32)> {
     sent.lock().unwrap().drain(..).map(|packet| (number(&packet[36..38]) as u16, number(&packet[42..46]))).collect()
 }
 
+/// A counter of a port's own.
+fn counter(datapath: &Datapath, port: u32, name: &str) -> Option<u64> {
+    let ports = datapath.ports();
+    let report = ports.iter().find(|report| report.number == PortNo(port)).unwrap();
+    report.custom_stats.iter().find(|(own, _)| own == name).map(|(_, n)| *n)
+}
+
 /// The packets that may have passed: a burst at least, and at most what the rate has made since `began` as well.
 fn allowed(burst: u64, rate: u64, began: Instant) -> std::ops::RangeInclusive<u64> {
     let made = rate * began.elapsed().as_millis() as u64 / 1000;
@@ -91,6 +98,8 @@ fn a_policed_port_receives_its_burst_and_its_rate_over_all_queues() {
     assert_eq!(dropped + passed.len() as u64, 1000);
     let of_port: u64 = datapath.ports().iter().map(|port| port.fates.dropped(DropReason::IngressPolicer)).sum();
     assert_eq!(of_port, dropped, "the port says so, too");
+    assert_eq!(counter(&datapath, 1, "ovs_rx_qos_drops"), Some(dropped));
+    assert_eq!(counter(&datapath, 2, "ovs_tx_qos_drops"), None, "it has no policer");
 
     datapath.set_ingress_policer(PortNo(1), None).unwrap();
     feed(&feeds[0], 500, 7);
@@ -149,5 +158,9 @@ fn a_port_sends_what_the_queues_and_its_own_rates_allow() {
         assert_eq!((counts.packets, counts.bytes), (numbers.len() as u64, numbers.len() as u64 * TOKENS));
         assert_eq!(counts.packets + counts.errors, 200);
     }
-    assert_eq!(datapath.totals().dropped(DropReason::EgressPolicer) + passed.len() as u64, 400);
+    let dropped = datapath.totals().dropped(DropReason::EgressPolicer);
+    assert_eq!(dropped + passed.len() as u64, 400);
+    assert_eq!(counter(&datapath, 2, "ovs_tx_qos_drops"), Some(dropped));
+    datapath.set_egress_policer(PortNo(2), None).unwrap();
+    assert_eq!(counter(&datapath, 2, "ovs_tx_qos_drops"), Some(dropped), "it stays when the policer goes");
 }

@@ -12,6 +12,7 @@ const DEFAULT_QUEUE: u32 = 0;
 #[derive(Debug)]
 pub struct EgressPolicer {
     kind: Kind,
+    dropped: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -83,13 +84,29 @@ impl QueuePolicer {
 impl EgressPolicer {
     /// A policer of one rate.
     pub fn single(rate: Rate) -> Self {
-        EgressPolicer { kind: Kind::Single(TokenBucket::new(rate)) }
+        Self::of(Kind::Single(TokenBucket::new(rate)))
     }
 
     /// A policer that colours packets by their queues, and then by the port's rates. Without a queue
     /// [`DEFAULT_QUEUE`] it drops packets of queues that are not there.
     pub fn by_queue(port: TrTcmRates, queues: BTreeMap<u32, QueuePolicer>) -> Self {
-        EgressPolicer { kind: Kind::ByQueue { port: TrTcm::new(port), queues } }
+        Self::of(Kind::ByQueue { port: TrTcm::new(port), queues })
+    }
+
+    fn of(kind: Kind) -> Self {
+        EgressPolicer { kind, dropped: AtomicU64::new(0) }
+    }
+
+    /// That many red packets were dropped. To be called once a batch.
+    pub fn count_dropped(&self, packets: usize) {
+        if packets != 0 {
+            self.dropped.fetch_add(packets as u64, Relaxed);
+        }
+    }
+
+    /// How many were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
     }
 
     /// Its queues, if it has any.
