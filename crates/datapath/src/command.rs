@@ -23,6 +23,8 @@ pub(crate) enum PmdCommand {
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
     AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
+    /// Send to this port through another queue, and return the one before.
+    SetTxq { port: PortNo, queue: Box<dyn TxQueue>, into: Sender<Option<Box<dyn TxQueue>>> },
     /// Let this policer decide what of the port's packets is received.
     SetIngressPolicer { port: PortNo, policer: Option<Arc<IngressPolicer>> },
     /// Let this policer decide what is sent to the port.

@@ -14,7 +14,7 @@ use sluice_action::{PortNo, Upcall};
 use sluice_fate::Snapshot;
 use sluice_packet::VlanLimit;
 use sluice_policer::{EgressPolicer, IngressPolicer};
-use sluice_port::Port;
+use sluice_port::{Port, TxSteering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,6 +57,8 @@ pub(crate) struct Control {
     /// How many VLAN tags are read of a packet.
     pub vlan_limit: VlanLimit,
     /// What a receive queue's misses may cost now.
+    /// How packets are spread over the transmit queues of ports where that is not by worker.
+    pub tx_steering: BTreeMap<PortNo, TxSteering>,
     /// What egress policers that are gone have dropped, packets by port.
     pub egress_policed: BTreeMap<PortNo, u64>,
     pub miss_budget: MissBudget,

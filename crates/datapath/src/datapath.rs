@@ -107,6 +107,7 @@ impl Datapath {
             ingress_policers: BTreeMap::new(),
             egress_policers: BTreeMap::new(),
             egress_policed: BTreeMap::new(),
+            tx_steering: BTreeMap::new(),
             device_statuses: DeviceStatuses::default(),
             cores: config.cores.clone(),
             has_main_worker: config.main_worker,
@@ -358,6 +359,7 @@ impl Datapath {
         control.ingress_policers.remove(&number);
         control.egress_policers.remove(&number);
         control.egress_policed.remove(&number);
+        control.tx_steering.remove(&number);
         let (into, removed) = mpsc::channel();
         control.post_all(|worker| {
             worker.rxqs().retain(|rxq| rxq.port != number);

@@ -299,6 +299,7 @@ impl Pmd {
                     }
                 }
                 PmdCommand::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
+                PmdCommand::SetTxq { port, queue, into } => _ = into.send(self.walk.executor.tx.replace(port, queue)),
                 PmdCommand::SetIngressPolicer { port, policer } => {
                     let of_port = self.rxqs.iter_mut().filter(|rxq| rxq.load.port == port);
                     of_port.for_each(|rxq| rxq.policer.clone_from(&policer));

@@ -55,7 +55,11 @@ impl PmdFactory {
         let reassembly = Reassembly::new(self.fragments.clone(), scratch);
         let mut random = splitmix64(&mut control.seed);
         let mut tx = TxPorts::default();
-        control.ports.iter_mut().for_each(|(port, queues)| tx.add(*port, queues.tx_queue(number)));
+        let Control { ports, tx_steering, .. } = &mut *control;
+        for (port, queues) in ports {
+            let steering = tx_steering.get(port).copied().unwrap_or_default();
+            tx.add(*port, steering.queue(&mut **queues, number));
+        }
         for (port, policer) in &control.egress_policers {
             tx.set_policer(*port, Some(Arc::clone(policer)));
         }

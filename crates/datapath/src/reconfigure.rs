@@ -11,7 +11,7 @@ use sluice_action::PortNo;
 use sluice_fate::{DropReason, Snapshot};
 use sluice_packet::VlanLimit;
 use sluice_policer::{EgressPolicer, IngressPolicer};
-use sluice_port::Port;
+use sluice_port::{Port, TxSteering};
 use sluice_simd::tsc;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -86,6 +86,28 @@ impl Datapath {
         set_policer(ports, egress_policers, port, policer.as_ref())?;
         before.inspect(|before| *egress_policed.entry(port).or_default() += before.dropped());
         control.post_all(|_| PmdCommand::SetEgressPolicer { port, policer: policer.clone() });
+        Ok(())
+    }
+
+    /// Changes how packets are spread over a port's transmit queues. Returns when all workers do so.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn set_tx_steering(&self, port: PortNo, steering: TxSteering) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        let Control { ports, tx_steering, workers, .. } = &mut *control;
+        let queues = ports.get_mut(&port).ok_or(DatapathError::NoPort(port))?;
+        if tx_steering.insert(port, steering).unwrap_or_default() == steering {
+            return Ok(());
+        }
+        let (into, replaced) = mpsc::channel();
+        for worker in workers.iter() {
+            let queue = steering.queue(&mut **queues, worker.shared.pmd);
+            worker.shared.post(PmdCommand::SetTxq { port, queue, into: into.clone() });
+        }
+        drop(into);
+        control.deliver();
+        control.wait_for(&replaced, control.workers.len());
         Ok(())
     }
 

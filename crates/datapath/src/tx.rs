@@ -81,6 +81,12 @@ impl TxPorts {
         self.by_port[number] = at as u16;
     }
 
+    /// Sends to a port through another queue from now on; the one before. To be called between bursts.
+    pub fn replace(&mut self, port: PortNo, queue: Box<dyn TxQueue>) -> Option<Box<dyn TxQueue>> {
+        let slot = self.slot(port).and_then(|at| self.slots[usize::from(at.0)].as_mut())?;
+        Some(std::mem::replace(&mut slot.to.queue, queue))
+    }
+
     /// Forgets a port and returns its queue. To be called between bursts, when nothing waits for the port.
     pub fn remove(&mut self, port: PortNo) -> Option<Box<dyn TxQueue>> {
         let at = self.by_port.get_mut(port.0 as usize).filter(|at| **at != NOWHERE)?;

@@ -53,6 +53,7 @@ mod queue;
 mod rss;
 mod stats;
 mod tap;
+mod tx_steering;
 mod user;
 mod vhost_user;
 
@@ -68,5 +69,6 @@ pub use pools::{DpdkConfig, Pools};
 pub use port_type::{OptionKey, PORT_TYPES, PortType};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 pub use rss::{rss_hash, rss_queue};
+pub use tx_steering::TxSteering;
 pub use user::become_user;
 pub use vhost_user::SOCKET_DIR as VHOST_SOCKET_DIR;

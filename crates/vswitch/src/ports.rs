@@ -10,7 +10,7 @@ use sluice_datapath::PortPolling;
 use sluice_flow::OfPort;
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, PortConfig, TunnelPort};
-use sluice_port::{LinkChanges, PORT_TYPES, Pools};
+use sluice_port::{LinkChanges, PORT_TYPES, Pools, TxSteering};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -216,6 +216,7 @@ impl Assembly {
 
     fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
         let joined = self.datapath().add_port_polled(number, opened, &polling(port));
+        let joined = joined.and_then(|()| self.datapath().set_tx_steering(number, port.tx_steering));
         joined.map_err(|error| Error::Port { port: port.name.clone(), error })?;
         self.set_up_qos(number, port);
         Ok(())
@@ -360,10 +361,12 @@ impl Assembly {
         if (before.n_rxq, &before.options) != (port.n_rxq, &port.options) {
             let notes = datapath.reconfigure_port(number, &self.device_config(port), &polling(port))?;
             log_notes(port, &notes);
+            // There may be more or fewer queues to send by.
+            datapath.set_tx_steering(number, TxSteering::default()).map_err(std::io::Error::other)?;
         } else if before.rxq_affinity != port.rxq_affinity {
             datapath.set_affinity(number, &polling(port)).map_err(std::io::Error::other)?;
         }
-        Ok(())
+        datapath.set_tx_steering(number, port.tx_steering).map_err(std::io::Error::other)
     }
 
     /// Gives internal ports the smallest MTU of their bridge's other ports, and opens ports again whose device's user has

@@ -258,3 +258,25 @@ fn options_change_without_another_device() {
     assert_eq!(directory.path().join("sent").metadata().unwrap().len(), 24 + 16 + 60);
     assert_eq!(rig.port.stats().tx_packets, 2);
 }
+
+#[test]
+fn one_worker_spreads_connections_over_all_transmit_queues_by_hash() {
+    let mut rig = Rig::open("dummy-pmd", here(), &[("n_txq", "2")]);
+    let udp = |to: u8| {
+        let mut frame = vec![0; 60];
+        (frame[12], frame[14], frame[23], frame[37]) = (0x08, 0x45, 17, to);
+        frame
+    };
+    let sent = |rig: &Rig| (rig.counter("tx_q0_packets"), rig.counter("tx_q1_packets"));
+    rig.send(&(0..32).map(udp).collect::<Vec<_>>());
+    assert_eq!(sent(&rig), (32, 0), "a worker has a queue");
+    rig.tx = crate::TxSteering::Hash.queue(&mut *rig.port, 0);
+    rig.send(&(0..32).map(udp).collect::<Vec<_>>());
+    let (first, second) = sent(&rig);
+    assert_eq!(first + second, 64);
+    assert!(first > 32 && second > 0, "{first} and {second}");
+    rig.send(&vec![udp(7); 10]);
+    let more = (sent(&rig).0 - first, sent(&rig).1 - second);
+    assert!(more == (10, 0) || more == (0, 10), "a connection stays in one queue: {more:?}");
+    assert_eq!(rig.tally[Counter::Sent], 74);
+}

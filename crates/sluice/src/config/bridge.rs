@@ -127,6 +127,9 @@ pub struct Port {
     /// Cores that poll certain receive queues; the other queues are spread.
     #[serde(default)]
     pub pmd_rxq_affinity: Affinity,
+    /// How what it sends is spread over its transmit queues.
+    #[serde(default)]
+    pub tx_steering: TxSteering,
     /// Access VLAN.
     #[serde(default)]
     pub tag: Option<u16>,
@@ -145,6 +148,17 @@ pub struct Port {
     /// What its type wants to know.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
+}
+
+/// How packets are spread over a port's transmit queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TxSteering {
+    /// Each worker uses one.
+    #[default]
+    Thread,
+    /// Each packet uses that of its hash.
+    Hash,
 }
 
 fn ethernet_mtu() -> u32 {

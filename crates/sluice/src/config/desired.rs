@@ -1,6 +1,8 @@
 //! What the configuration file says, as the state that a switch is to be in. Files that it names are read with it.
 
-use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, InvProb, OverflowPolicy, Port, Table};
+use super::{
+    AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, InvProb, OverflowPolicy, Port, Table, TxSteering,
+};
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
 use sluice_datapath::{MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
@@ -248,6 +250,10 @@ impl Port {
             vlan: VlanMode::of(self.tag, &self.trunks),
             n_rxq: self.n_rxq,
             rxq_affinity: self.pmd_rxq_affinity.0.clone(),
+            tx_steering: match self.tx_steering {
+                TxSteering::Thread => sluice_port::TxSteering::Thread,
+                TxSteering::Hash => sluice_port::TxSteering::Hash,
+            },
             bfd: self.bfd.as_ref().map(|bfd| bfd.desired()).transpose()?,
             policing: self.ingress_policing.desired(),
             qos: self.qos.as_ref().map(|qos| qos.desired(&self.kind)).transpose()?,

@@ -15,7 +15,7 @@ mod sflow;
 mod value;
 
 pub use bond::Bond;
-pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
+pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table, TxSteering};
 pub use desired::read_source;
 pub use error::ConfigError;
 pub use mirror::Mirror;

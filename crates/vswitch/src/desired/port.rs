@@ -4,6 +4,7 @@ use super::Qos;
 use sluice_flow::OfPort;
 use sluice_ofproto::{PriorityTags, VlanMode};
 use sluice_policer::PolicingRates;
+use sluice_port::TxSteering;
 use sluice_tunnel::{TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct Port {
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
     pub rxq_affinity: BTreeMap<usize, usize>,
+    /// How what it sends is spread over its transmit queues.
+    pub tx_steering: TxSteering,
     /// What its type wants to know, by key.
     pub options: BTreeMap<String, String>,
 }
@@ -69,6 +72,7 @@ impl Port {
             qos: None,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
+            tx_steering: TxSteering::default(),
             options: BTreeMap::new(),
         }
     }

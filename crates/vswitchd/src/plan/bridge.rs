@@ -11,7 +11,7 @@ use sluice_connmgr::BridgeDescription;
 use sluice_flow::Mac;
 use sluice_ofproto::{FailMode, NormalSettings};
 use sluice_ovsdb::Uuid;
-use sluice_port::PORT_TYPES;
+use sluice_port::{PORT_TYPES, TxSteering};
 use sluice_tunnel::TunnelKind;
 use sluice_vswitch::{Bridge, Bundle, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
@@ -234,6 +234,7 @@ impl Plan {
                 .filter(|_| kind != PATCH && TunnelKind::named(kind).is_none())
                 .and_then(|mtu| u32::try_from(mtu).ok()),
             rxq_affinity: rxq_affinity(&interface.other_config),
+            tx_steering: tx_steering(&interface.other_config),
             options: options(kind, &interface.options.0, context),
             ..port
         };
@@ -280,6 +281,12 @@ fn rxq_affinity(config: &Smap) -> BTreeMap<usize, usize> {
         Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
     };
     pairs.filter_map(pair).collect()
+}
+
+/// How packets are spread over transmit queues; what is not known counts as absent. Source: Open vSwitch
+/// lib/dpif-netdev.c, `dpif_netdev_port_set_config`.
+fn tx_steering(config: &Smap) -> TxSteering {
+    if config.text("tx-steering") == Some("hash") { TxSteering::Hash } else { TxSteering::Thread }
 }
 
 /// The options of a port, with those that settings of the whole switch make of it.
