@@ -5,7 +5,7 @@ use crate::capture::Tap;
 use crate::load::RxqLoad;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, MissBudget, Settings};
-use sluice_action::{Actions, PortNo, Upcall};
+use sluice_action::{Actions, FlowId, PortNo, Upcall};
 use sluice_fate::MemoryCharge;
 use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
@@ -49,6 +49,8 @@ pub(crate) enum PmdCommand {
     AddTap(Tap),
     /// Copy no more packets for this capture, and return its tap.
     RemoveTap { id: u64, into: Sender<Option<Tap>> },
+    /// Look this megaflow up, too, which a user has put, and answer.
+    IndexFlow { id: FlowId, into: Sender<()> },
     /// Answer once all queues were found empty.
     Quiesce(Sender<()>),
 }

@@ -29,6 +29,7 @@ mod emc_insert;
 mod emc_recirc;
 mod execute;
 mod flow_log;
+mod flow_put;
 mod frequency;
 mod load;
 mod lookup;
@@ -84,7 +85,7 @@ pub use report::{FlowReport, PmdReport, PortReport, RxqReport, USAGE_INTERVAL, U
 pub use rxq_assignment::{RxqAlgorithm, RxqAssignment};
 pub use session_packets::{SessionArrivals, SessionPacket, SessionPackets, SessionProtocol};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
-pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, SubtableSearch, ufid};
+pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, PutError, SubtableSearch, ufid};
 pub use sluice_governor::Mode as GovernorMode;
 pub use sluice_simd::Isa;
 pub use stage_cycles::{Stage, StageCycles};

@@ -229,6 +229,11 @@ impl Levels {
         }
     }
 
+    /// Indexes a megaflow that was put without a packet.
+    pub fn index(&mut self, flow: &Megaflow) {
+        self.subtables.insert(&flow.key(), flow);
+    }
+
     /// Removes deleted megaflows, and puts the new records of modified ones in place.
     pub fn forget(&mut self, deleted: &[FlowDeleted], flows: Slots<'_, Megaflow>, counters: &FlowCounters) {
         for flow in deleted {

@@ -15,7 +15,7 @@ use crate::rxq::{QueueWait, Rxq};
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
 use crate::walk::Walk;
-use sluice_action::PortNo;
+use sluice_action::{FlowId, PortNo};
 use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
 use sluice_packet::{Buffers, VlanLimit};
@@ -334,6 +334,10 @@ impl Pmd {
                 PmdCommand::SetMissBudget(budget) => self.walk.upcalls.misses.set_budget(budget),
                 PmdCommand::AddTap(tap) => Taps::add(&mut self.taps, self.shared.pmd, tap),
                 PmdCommand::RemoveTap { id, into } => _ = into.send(Taps::remove(&mut self.taps, id)),
+                PmdCommand::IndexFlow { id, into } => {
+                    self.index_flow(id);
+                    let _ = into.send(());
+                }
                 PmdCommand::Quiesce(into) => {
                     self.rxqs.iter_mut().for_each(|rxq| rxq.wait = QueueWait::Ready);
                     self.quiescing.push(into);
@@ -341,6 +345,19 @@ impl Pmd {
             }
         }
         self.commands = commands;
+    }
+
+    /// Looks up a megaflow, too, that no packet of this PMD has asked for.
+    fn index_flow(&mut self, id: FlowId) {
+        // It may be the successor of one that is here, and takes its place.
+        while !self.deleted.is_empty() || self.side.notices.has_messages() {
+            self.read_notices();
+        }
+        let guard = self.side.reader.pin();
+        if let Some(flow) = self.table.read(&guard).get(id.0) {
+            self.walk.levels.index(flow);
+            self.side.counters.set_indexed(id);
+        }
     }
 
     fn remove_rxqs(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {

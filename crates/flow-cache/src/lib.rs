@@ -63,5 +63,5 @@ pub use record::{FlowMatch, FlowVerdict, Mask, Megaflow};
 pub use smc::Smc;
 pub use stage::{Hits, LookupBatch, LookupStage, key_hash, key_hashes};
 pub use subtables::Subtables;
-pub use table::{FlowDeleted, FlowView, Installed, MegaflowTable, NOTICES_MAX, PmdSide, ufid};
+pub use table::{FlowDeleted, FlowView, Installed, MegaflowTable, NOTICES_MAX, PmdSide, PutError, ufid};
 pub use tuple_space::SubtableSearch;

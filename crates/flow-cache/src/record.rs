@@ -273,7 +273,7 @@ impl Megaflow {
     }
 
     /// Its masked key.
-    pub(crate) fn key(&self) -> PacketKey {
+    pub fn key(&self) -> PacketKey {
         self.mask.expand(&self.key, self.further_key.as_deref().unwrap_or_default())
     }
 

@@ -4,6 +4,10 @@
 //! read under one lock, of which control threads hold a bounded piece of their work at a time. Removing a megaflow is one store that makes its record dead. Each PMD removes it from its
 //! subtables when it reads the notice; the record is dropped when no guard can see it any more.
 
+mod put;
+
+pub use put::PutError;
+
 use crate::counters::{FlowCounters, add_up};
 use crate::footprint::Footprint;
 use crate::id_set::IdSet;

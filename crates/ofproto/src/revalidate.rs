@@ -7,13 +7,15 @@
 //!
 //! When the store is nearly full, the least recently used megaflows are deleted as well.
 //!
+//! A megaflow that a user put by hand is looked at in the first dump after that, as if it were suspended.
+//!
 //! The packet that is translated again is the one that made the megaflow, with all its bits. Masked by the megaflow's
 //! mask it could be a packet that cannot exist.
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
-use crate::xlate_cache::{Push, XcEntry, XlateCache, push, recirc_ids};
+use crate::xlate_cache::{Push, XcEntry, XlateCache, judged, push, recirc_ids};
 use crate::xlate_cache_size::merge;
 use sluice_action::{FlowDump, FlowId, FlowModification, FlowStats, MegaflowStore, Translation, XcacheHandle};
 use sluice_flow::PacketKey;
@@ -56,11 +58,11 @@ enum RevalResult {
 }
 
 /// A megaflow to delete.
-struct ExpiredFlow {
-    id: FlowId,
-    xcache: XcacheHandle,
+pub(crate) struct ExpiredFlow {
+    pub id: FlowId,
+    pub xcache: XcacheHandle,
     /// Nothing used it; otherwise the tables changed.
-    is_idle: bool,
+    pub is_idle: bool,
 }
 
 /// A megaflow to modify.
@@ -97,7 +99,7 @@ impl Ofproto {
             let used_ms = flow.used_ms();
             let result = if now_ms > used_ms.saturating_add(max_idle_ms) {
                 RevalResult::Idle
-            } else if flow.is_suspended {
+            } else if flow.is_suspended || suspend_unjudged(store, flow.id, xcache) {
                 done.translated += 1;
                 self.revalidate_flow(xcache, flow, now_ms)
             } else {
@@ -170,13 +172,14 @@ impl Ofproto {
         if looks_up_what_it_learns(&xout.xcache) {
             return RevalResult::Changed;
         }
+        let entries = if xcache.lock().put().is_some() { judged(xout.xcache) } else { xout.xcache };
         RevalResult::Modify(Box::new(Translation {
             mask: xout.mask,
             actions: xout.actions.into(),
             no_output: xout.no_output,
             version: epoch,
             cacheable: true,
-            xcache: XcacheHandle(Arc::new(XlateCache::new(&key, xout.xcache, self.flow_memory()))),
+            xcache: XcacheHandle(Arc::new(XlateCache::new(&key, entries, self.flow_memory()))),
         }))
     }
 
@@ -210,7 +213,7 @@ impl Ofproto {
     }
 
     /// Credits what a megaflow has carried to a translation that it has no longer.
-    fn credit_last(&self, xcache: &XlateCache, carried: FlowStats, effects: &mut Vec<Effect>) {
+    pub(crate) fn credit_last(&self, xcache: &XlateCache, carried: FlowStats, effects: &mut Vec<Effect>) {
         let mut inner = xcache.lock();
         inner.credit(carried, |effect| effects.push(effect));
         self.0.recirculations.note_dropped(recirc_ids(inner.entries()));
@@ -247,7 +250,7 @@ impl Ofproto {
         stats
     }
 
-    fn delete_flows(&self, store: &dyn MegaflowStore, flows: Vec<ExpiredFlow>, effects: &mut Vec<Effect>) {
+    pub(crate) fn delete_flows(&self, store: &dyn MegaflowStore, flows: Vec<ExpiredFlow>, effects: &mut Vec<Effect>) {
         let deletes = !flows.is_empty();
         for flow in flows {
             let Some(stats) = self.remove_flow(store, &flow) else { continue };
@@ -271,6 +274,13 @@ impl Ofproto {
         }
         self.apply(&mut self.writer(), effects.drain(..));
     }
+}
+
+/// Suspends a megaflow that a user put by hand and that nobody has compared with the tables yet, so that it is judged as
+/// one that has changed; whether it is such a one.
+fn suspend_unjudged(store: &dyn MegaflowStore, id: FlowId, xcache: &XlateCache) -> bool {
+    let is_unjudged = xcache.lock().put() == Some(false);
+    is_unjudged && store.suspend(Some(&[id]), &mut |_, _, _| true) != 0
 }
 
 /// Whether more than seven eighths of the store, or of the memory for megaflows, are in use.

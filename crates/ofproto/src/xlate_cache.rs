@@ -17,7 +17,7 @@ use crate::table_counts::TableCounts;
 use crate::vport_counts::VportCounts;
 use crate::xlate_cache_size::{bytes_of, entries_bytes, merge};
 use parking_lot::{Mutex, MutexGuard};
-use sluice_action::{BondTable, FlowCharge, FlowMemory, FlowStats, Xcache};
+use sluice_action::{BondTable, FlowCharge, FlowMemory, FlowStats, Xcache, XcacheHandle};
 use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
 use std::net::Ipv6Addr;
@@ -58,6 +58,9 @@ pub(crate) enum XcEntry {
     Mirror(Arc<MirrorCounts>),
     /// Left by a bucket of a bond.
     Bond { table: Arc<BondTable>, bucket: u8 },
+    /// A user put the megaflow by hand. Until it is judged, nobody has compared it with what the tables say. Always the first
+    /// entry.
+    Put { is_judged: bool },
     /// Froze or resumed a translation. The recirculation id lives as long as this entry.
     Recirculation(Arc<Recirculation>),
 }
@@ -140,12 +143,28 @@ impl Xcache for XlateCache {
 }
 
 /// The key of the packet that a translation was made for.
-pub fn packet_of(xcache: &sluice_action::XcacheHandle) -> Option<PacketKey> {
+pub fn packet_of(xcache: &XcacheHandle) -> Option<PacketKey> {
     xcache.0.downcast_ref::<XlateCache>().map(XlateCache::key)
 }
 
+/// What a megaflow remembers that a user puts by hand: the key as it was written. Its memory is charged to the account.
+pub fn xcache_of_put(key: &PacketKey, memory: &Arc<FlowMemory>) -> XcacheHandle {
+    XcacheHandle(Arc::new(XlateCache::new(key, vec![XcEntry::Put { is_judged: false }], Some(memory))))
+}
+
+/// Whether a user put the megaflow of this xlate cache by hand.
+pub fn is_put(xcache: &XcacheHandle) -> bool {
+    xcache.0.downcast_ref::<XlateCache>().is_some_and(|xcache| xcache.lock().put().is_some())
+}
+
+/// The entries of a megaflow that was put by hand and that the tables have judged.
+pub(crate) fn judged(mut entries: Vec<XcEntry>) -> Vec<XcEntry> {
+    entries.insert(0, XcEntry::Put { is_judged: true });
+    entries
+}
+
 /// The rules that a translation matched, in their order; those of a hidden flow, too.
-pub fn matched_rules(xcache: &sluice_action::XcacheHandle) -> Vec<Arc<Rule>> {
+pub fn matched_rules(xcache: &XcacheHandle) -> Vec<Arc<Rule>> {
     let Some(cache) = xcache.0.downcast_ref::<XlateCache>() else { return Vec::new() };
     let rule = |entry: &XcEntry| if let XcEntry::Rule { rule, .. } = entry { Some(Arc::clone(rule)) } else { None };
     cache.lock().entries().iter().filter_map(rule).collect()
@@ -195,8 +214,18 @@ impl XlateCacheInner {
         &self.entries
     }
 
-    /// Takes the entries of a newer translation.
+    /// Whether a user put the megaflow by hand, and whether it has been judged since.
+    pub fn put(&self) -> Option<bool> {
+        match self.entries.first() {
+            Some(XcEntry::Put { is_judged }) => Some(*is_judged),
+            _ => None,
+        }
+    }
+
+    /// Takes the entries of a newer translation, which judges a megaflow that was put by hand.
     pub fn replace(&mut self, entries: Box<[XcEntry]>) {
+        let is_put = self.put().is_some();
+        let entries = if is_put { judged(entries.into_vec()).into() } else { entries };
         let key = self.charge.bytes() - entries_bytes(&self.entries);
         self.charge.set(key + entries_bytes(&entries));
         self.entries = entries;

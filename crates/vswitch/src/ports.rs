@@ -9,7 +9,7 @@ use sluice_clock::now_ms;
 use sluice_datapath::PortPolling;
 use sluice_flow::OfPort;
 use sluice_mem::FramePool;
-use sluice_ofproto::{Attach, PortConfig, TunnelPort};
+use sluice_ofproto::{PortConfig, TunnelPort};
 use sluice_port::{LinkChanges, PORT_TYPES, Pools, TxSteering};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
@@ -188,6 +188,12 @@ impl Assembly {
 
     /// Opens a port and gives it to the datapath.
     fn open_port(&mut self, number: PortNo, port: &Port) -> Result<(), Error> {
+        let opened = self.open_device(port)?;
+        self.join_port(number, port, opened)
+    }
+
+    /// Opens a port's device.
+    pub(crate) fn open_device(&self, port: &Port) -> Result<Box<dyn sluice_port::Port>, Error> {
         let config = self.device_config(port);
         let pools = self.pools();
         let mut pools = pools.lock();
@@ -198,11 +204,11 @@ impl Assembly {
         }
         drop(pools);
         log_notes(port, opened.notes());
-        self.join_port(number, port, opened)
+        Ok(opened)
     }
 
     /// The configuration of a port's device.
-    fn device_config(&self, port: &Port) -> sluice_port::PortConfig {
+    pub(crate) fn device_config(&self, port: &Port) -> sluice_port::PortConfig {
         sluice_port::PortConfig {
             name: port.name.clone(),
             kind: port.kind.clone(),
@@ -464,14 +470,13 @@ impl Assembly {
             return Err("port number already in use");
         }
         let moved = datapath.stop_receiving(before).and_then(|()| datapath.del_port(before));
-        let moved = moved.and_then(|device| datapath.add_port(number, device));
+        let moved = moved.and_then(|device| datapath.add_port_polled(number, device, &polling(&entry.desired)));
         moved.map_err(|_| "bad port number")?;
         entry.number = Some(number);
         self.datapath_numbers.release(before);
         self.datapath_numbers.take(number);
         let bridge = entry.bridge.clone();
-        let attach = Attach::Datapath(number);
-        self.ofproto().set_port(&bridge, name, |port| port.attach = attach).map_err(|_| "unknown port")
+        self.ofproto().renumber_port(&bridge, name, number).map_err(|_| "unknown port")
     }
 
     /// A datapath number: the wanted one if it is free, else the lowest free one. Nothing depends on it, but people
@@ -492,7 +497,7 @@ impl Assembly {
 
 /// The datapath number that a dummy port's name asks for: the first number in it, 100 more if it begins as bridges are
 /// called. Source: OVS lib/dpif-netdev.c, `choose_port`.
-fn dummy_number(name: &str) -> Option<u32> {
+pub(crate) fn dummy_number(name: &str) -> Option<u32> {
     let base = if name.starts_with("br") { 100 } else { 0 };
     let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -501,7 +506,7 @@ fn dummy_number(name: &str) -> Option<u32> {
 }
 
 /// How a port's receive queues are to be polled.
-fn polling(port: &Port) -> PortPolling<'_> {
+pub(crate) fn polling(port: &Port) -> PortPolling<'_> {
     PortPolling { name: &port.name, affinity: &port.rxq_affinity }
 }
 

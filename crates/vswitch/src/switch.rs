@@ -5,6 +5,7 @@
 
 mod bfd;
 mod bundles;
+mod datapaths;
 mod openflow;
 mod ports;
 mod reconfigure;
@@ -12,6 +13,7 @@ mod sflow;
 mod tables;
 mod tunnels;
 
+pub use datapaths::{DatapathRef, DpifError, LoosePort, MadeDatapath};
 pub use ports::PortStatus;
 pub use reconfigure::Outcome;
 
@@ -54,6 +56,7 @@ pub struct Switch {
     kernel_routes: Mutex<KernelRoutes>,
     qos: Arc<QosTable>,
     sflow: Mutex<sflow::Agents>,
+    datapaths: datapaths::Datapaths,
     setup: Mutex<Setup>,
 }
 
@@ -118,8 +121,21 @@ impl Switch {
         let (pools, bfd, bundles) = (setup.assembly.pools(), Bfd::default(), Bundles::default());
         let qos = Arc::clone(setup.assembly.qos());
         let (kernel_routes, sflow, setup) = (Mutex::default(), Mutex::default(), Mutex::new(setup));
-        let switch =
-            Switch { ofproto, datapath, openflow, revalidator, pools, bfd, bundles, kernel_routes, qos, sflow, setup };
+        let datapaths = datapaths::Datapaths::default();
+        let switch = Switch {
+            ofproto,
+            datapath,
+            openflow,
+            revalidator,
+            pools,
+            bfd,
+            bundles,
+            kernel_routes,
+            qos,
+            sflow,
+            datapaths,
+            setup,
+        };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
         Ok(Arc::new(switch))
     }
@@ -177,6 +193,7 @@ impl Switch {
     /// A command calls it before it replies, so that what came before the command shows.
     pub fn quiesce(&self) {
         self.datapath.quiesce();
+        self.datapaths.quiesce();
         if self.send_neighbour_requests() {
             self.datapath.quiesce();
         }
@@ -194,6 +211,7 @@ impl Switch {
     pub fn stop(&self) {
         self.openflow.stop();
         self.datapath.stop();
+        self.datapaths.stop();
         self.revalidator.stop();
         self.ofproto.tick(self.now_ms());
     }
@@ -207,11 +225,13 @@ impl Switch {
     pub fn delete_devices(&self) {
         self.qos.remove_all();
         self.datapath.delete_devices();
+        self.datapaths.delete_devices();
     }
 
     /// Closes the ports, once the threads have ended and nobody asks for their counters any more.
     pub fn close_ports(&self) {
         self.datapath.close_ports();
+        self.datapaths.close_ports();
     }
 
     /// What has to be done several times a second while there is traffic: side effects of packets, timeouts of rules and
@@ -285,12 +305,18 @@ impl Switch {
 
     /// What the lookups came to since the start.
     pub fn lookups(&self) -> Lookups {
-        let totals = self.totals();
+        self.lookups_of(&DatapathRef::Own)
+    }
+
+    /// The same for a datapath.
+    pub fn lookups_of(&self, at: &DatapathRef) -> Lookups {
+        let datapath = self.datapath_of(at);
+        let totals = datapath.totals();
         Lookups {
             hit: totals[Counter::EmcHits] + totals[Counter::SmcHits] + totals[Counter::MegaflowHits],
             missed: totals[Counter::Upcalls] + totals[Counter::UpcallsLost],
             lost: totals[Counter::UpcallsLost],
-            flows: self.datapath.store().len(),
+            flows: datapath.store().len(),
         }
     }
 

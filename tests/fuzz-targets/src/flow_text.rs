@@ -1,6 +1,6 @@
 //! Target `flow-text`: flows as `ovs-ofctl` writes them. The input is the text.
 
-use sluice_action::DatapathFlow;
+use sluice_action::{DatapathFlow, parse_actions};
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
 
@@ -21,7 +21,9 @@ pub fn flow_text(data: &[u8]) {
     for command in [FlowCommand::Modify, FlowCommand::DeleteStrict] {
         let _ = FlowMod::parse(text, command, &ports);
     }
-    let _ = DatapathFlow::parse(text, &|name| name.strip_prefix('p')?.parse().ok());
+    let port = &|name: &str| name.strip_prefix('p')?.parse().ok();
+    let _ = DatapathFlow::parse(text, port);
+    let _ = parse_actions(text, port);
 }
 
 fn comes_back(flow: &FlowMod, ports: &PortNames) {

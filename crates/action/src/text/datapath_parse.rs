@@ -18,6 +18,8 @@ pub struct DatapathFlow {
     pub mask: PacketKey,
     /// The queue that it is to be sent by, which is no part of a packet's key.
     pub skb_priority: u32,
+    /// Whether it names what keys do not have: a tunnel's UDP ports, or an option of Geneve for which no field stands.
+    pub has_more: bool,
 }
 
 /// How a field in an attribute is written.
@@ -176,6 +178,16 @@ static TUNNEL_FLAGS: flags::Flags = flags::Flags { names: &["oam", "df", "csum",
 /// The Ethernet types that headers imply where no `eth_type(…)` stands before them.
 const IMPLIED_TYPES: [(&str, u16); 3] = [("ipv4", ethertype::IPV4), ("ipv6", ethertype::IPV6), ("arp", ethertype::ARP)];
 
+/// The bytes of an attribute that has others within it, as Netlink encodes it: its length has 16 bits. Such texts are not
+/// passed by Netlink here, but what Open vSwitch refuses is refused.
+const NESTED_BYTES: usize = u16::MAX as usize - ATTRIBUTE_HEADER;
+
+/// The bytes in front of an attribute's value, which is padded to a multiple of them.
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// What a text that is longer than that is told.
+const NOT_TOO_LONG: &str = "fewer fields: a tunnel's take 65531 bytes at most";
+
 /// The Ethernet type of a frame that has none.
 /// Source: Open vSwitch, `FLOW_DL_TYPE_NONE`.
 const NO_ETHERTYPE: u128 = 0x05ff;
@@ -199,15 +211,24 @@ impl DatapathFlow {
         options: &OptionMap,
     ) -> Result<DatapathFlow, FlowTextError> {
         let text = &text.split('=').map(str::trim_start).collect::<Vec<_>>().join("=");
-        let mut reader =
-            Reader { key: FlowKey::ZERO, mask: FlowKey::ZERO, port, options, ethertype_open: true, tags: 0 };
+        let mut reader = Reader::new(port, options);
         reader.attributes(Piece::new(text)).map_err(|e| e.located(text))?;
         if reader.ethertype_open {
             Place::whole(at::DL_TYPE).write(&mut reader.key, NO_ETHERTYPE);
             Place::whole(at::DL_TYPE).write(&mut reader.mask, u128::MAX);
         }
         let skb_priority = reader.key.number(at::SKB_PRIORITY) as u32;
-        Ok(DatapathFlow { key: reader.key.packet_part(), mask: reader.mask.packet_mask(), skb_priority })
+        Ok(DatapathFlow {
+            key: reader.key.packet_part(),
+            mask: reader.mask.packet_mask(),
+            skb_priority,
+            has_more: reader.has_more,
+        })
+    }
+
+    /// Whether a text was refused because an attribute has too many fields.
+    pub fn too_long(error: &FlowTextError) -> bool {
+        error.expected == NOT_TOO_LONG
     }
 
     /// Whether text looks like a datapath flow rather than OpenFlow text: it begins with an identifier, or its first
@@ -221,6 +242,20 @@ impl DatapathFlow {
     }
 }
 
+/// Fields of a text and their masks.
+pub(super) struct Fields {
+    pub key: PacketKey,
+    pub mask: PacketKey,
+}
+
+/// Reads attributes that are no whole key, such as that of a `set(…)`.
+pub(super) fn read_fields(text: Piece<'_>) -> Result<Fields, SyntaxError> {
+    let options = OptionMap::default();
+    let mut reader = Reader::new(&|_| None, &options);
+    reader.attributes(text)?;
+    Ok(Fields { key: reader.key.packet_part(), mask: reader.mask.packet_mask() })
+}
+
 struct Reader<'p> {
     key: FlowKey,
     mask: FlowKey,
@@ -229,6 +264,14 @@ struct Reader<'p> {
     /// Whether no Ethernet type has been read yet behind the tags so far.
     ethertype_open: bool,
     tags: usize,
+    has_more: bool,
+}
+
+impl<'p> Reader<'p> {
+    fn new(port: &'p dyn Fn(&str) -> Option<u32>, options: &'p OptionMap) -> Self {
+        let (key, mask) = (FlowKey::ZERO, FlowKey::ZERO);
+        Reader { key, mask, port, options, ethertype_open: true, tags: 0, has_more: false }
+    }
 }
 
 impl Reader<'_> {
@@ -293,8 +336,16 @@ impl Reader<'_> {
             self.ethertype_open = false;
         }
         let mut rest = text;
+        let mut bytes = 0;
         while let Some(pair) = rest.next_pair()? {
             expect_no_tail(&pair)?;
+            if name == "tunnel" {
+                let size = parts.iter().find(|part| part.name == pair.key.text).map_or(0, |part| part.place.span.size);
+                bytes += ATTRIBUTE_HEADER + size.next_multiple_of(ATTRIBUTE_HEADER);
+                if bytes > NESTED_BYTES {
+                    return Err(pair.key.error(NOT_TOO_LONG));
+                }
+            }
             if (name, pair.key.text) == ("tunnel", "flags") {
                 let (value, mask) = match pair.value.is_empty() {
                     true => (0, TUNNEL_FLAGS.all()),
@@ -313,6 +364,7 @@ impl Reader<'_> {
             if name == "tunnel" && matches!(pair.key.text, "tp_src" | "tp_dst") {
                 // The datapath's keys do not have the outer UDP ports.
                 masked_number(pair.value, 16)?;
+                self.has_more = true;
                 continue;
             }
             if (name, pair.key.text) == ("tunnel", "geneve") {
@@ -353,7 +405,10 @@ impl Reader<'_> {
             }
             let [class, kind, length] = numbers;
             let kind = OptionKind { class, kind: kind as u8, length: length as u8 };
-            let Some(i) = self.options.field_of(kind) else { continue };
+            let Some(i) = self.options.field_of(kind) else {
+                self.has_more = true;
+                continue;
+            };
             let (value, mask) = if parts.text.is_empty() { (0, 0) } else { masked_number(parts, 64)? };
             self.put(Place::whole(at::tun_option(i)), value, mask);
             self.put(Place { span: at::TUN_OPTIONS_PRESENT, lsb: i as u32, n_bits: 1 }, 1, 1);

@@ -22,25 +22,48 @@ pub fn show_flow<'a>(
     names: &'a DatapathPortNames,
 ) -> impl fmt::Display + 'a {
     let shown = if verbose { Shown::Everything } else { Shown::Matched };
-    attributes(key, mask, shown, names)
+    attributes(key, mask, (shown, Root::PacketType), names)
+}
+
+/// The same for a megaflow that was put by hand: its root is the Ethernet header, not the type of packets, as its text said.
+pub fn show_put_flow<'a>(
+    key: &'a PacketKey,
+    mask: &'a PacketKey,
+    verbose: bool,
+    names: &'a DatapathPortNames,
+) -> impl fmt::Display + 'a {
+    let shown = if verbose { Shown::Everything } else { Shown::Matched };
+    attributes(key, mask, (shown, Root::Ethernet), names)
 }
 
 /// A packet's key by itself, as OVS logs that of an upcall: every attribute that the packet has, without masks.
 pub fn show_packet_key(key: &PacketKey) -> impl fmt::Display + '_ {
     static NO_NAMES: LazyLock<DatapathPortNames> = LazyLock::new(DatapathPortNames::default);
-    attributes(key, &PacketKey::ONES, Shown::WithoutMask, &NO_NAMES)
+    attributes(key, &PacketKey::ONES, (Shown::WithoutMask, Root::PacketType), &NO_NAMES)
 }
 
 fn attributes<'a>(
     key: &'a PacketKey,
     mask: &'a PacketKey,
-    shown: Shown,
+    (shown, root): (Shown, Root),
     names: &'a DatapathPortNames,
 ) -> impl fmt::Display + 'a {
     fmt::from_fn(move |f| {
         let mut text = String::new();
         let mut out = Attributes { text: &mut text, key, mask, shown };
         out.metadata(names);
+        match root {
+            Root::PacketType => {
+                out.separate();
+                out.text.push_str("packet_type(ns=0,id=0)");
+            }
+            // What has no type of packet says by this that it is a frame.
+            Root::Ethernet if !out.wanted(&[at::DL_SRC, at::DL_DST]) => {
+                out.separate();
+                out.text.push_str("eth()");
+            }
+            Root::Ethernet => {}
+        }
         out.link_layer();
         f.write_str(&text)
     })
@@ -55,6 +78,13 @@ pub(super) enum Shown {
     Everything,
     /// All that the packet has; there is no mask.
     WithoutMask,
+}
+
+/// What says of a key that it is that of a frame.
+#[derive(Clone, Copy)]
+enum Root {
+    PacketType,
+    Ethernet,
 }
 
 /// Text of attributes, each with what separates it from the one before.
@@ -127,10 +157,6 @@ impl Attributes<'_> {
             0xffff_ffff => f.push(names.display(PortNo(in_port))),
             mask => f.push(format_args!("{in_port}/{}", hex(mask))),
         });
-        if !self.text.is_empty() {
-            self.text.push(',');
-        }
-        self.text.push_str("packet_type(ns=0,id=0)");
     }
 
     /// The tunnel that it came by, if it did.

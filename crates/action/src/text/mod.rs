@@ -5,15 +5,18 @@
 //! a constant; queue priorities are not matched on.
 
 mod actions;
+mod actions_parse;
 mod ct;
+mod ct_parse;
 mod datapath_parse;
 mod fields;
 mod key;
 mod tunnel;
 
 pub use actions::show_actions;
+pub use actions_parse::parse_actions;
 pub use datapath_parse::DatapathFlow;
-pub use key::{show_flow, show_packet_key};
+pub use key::{show_flow, show_packet_key, show_put_flow};
 
 use crate::{FlowStats, PortNo};
 use sluice_flow::geneve::OptionMap;

@@ -1,6 +1,7 @@
 //! Commands about the datapath: its PMDs, ports and megaflows.
 
 use super::Reply;
+use super::dpctl::resolve;
 use super::options::{PmdOptions, names_datapath};
 use crate::program;
 use crate::text::datapath::{
@@ -10,8 +11,9 @@ use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_action::PortNo;
 use sluice_datapath::{PmdReport, USAGE_INTERVAL, USAGE_SPAN, numa};
+use sluice_flow::OfPort;
 use sluice_port::PortStats;
-use sluice_vswitch::{PortStatus, Switch};
+use sluice_vswitch::{DatapathRef, LoosePort, PortStatus, Switch};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -19,10 +21,17 @@ use time::OffsetDateTime;
 /// The revalidator thread's number in `upcall/show`; there is one.
 const REVALIDATOR: u32 = 1;
 
+/// The datapath asked for.
+fn datapath_of(switch: &Switch, options: &PmdOptions) -> Result<DatapathRef, String> {
+    let named =
+        options.datapath.as_deref().map(|name| resolve(switch, name).ok_or("please specify an existing datapath"));
+    Ok(named.transpose()?.unwrap_or(DatapathRef::Own))
+}
+
 /// The PMDs asked for.
-fn pmds(switch: &Switch, options: &PmdOptions) -> Vec<PmdReport> {
+fn pmds(switch: &Switch, at: &DatapathRef, options: &PmdOptions) -> Vec<PmdReport> {
     let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == Some(core as usize));
-    let reports = switch.datapath().pmds_over(usage_span(options));
+    let reports = switch.datapath_of(at).pmds_over(usage_span(options));
     let mut reports: Vec<_> = reports.into_iter().filter(wanted).collect();
     // As in OVS, the main thread comes last.
     reports.sort_by_key(|report| report.core.unwrap_or(usize::MAX));
@@ -52,49 +61,56 @@ pub fn thread(core: Option<usize>) -> Thread {
 }
 
 pub fn pmd_perf_show(switch: &Switch, args: &[&str]) -> Reply {
-    Ok(perf_show(switch, &PmdOptions::parse(args)))
+    let options = PmdOptions::parse(args);
+    Ok(perf_show_of(switch, &datapath_of(switch, &options)?, &options))
 }
 
 /// `pmd-perf-show` of the PMDs asked for.
 pub fn perf_show(switch: &Switch, options: &PmdOptions) -> String {
+    perf_show_of(switch, &DatapathRef::Own, options)
+}
+
+fn perf_show_of(switch: &Switch, at: &DatapathRef, options: &PmdOptions) -> String {
     let show =
         |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), OffsetDateTime::now_utc());
     // As in OVS, there is nothing to measure of a thread that sleeps.
-    pmds(switch, options).into_iter().filter(|report| report.core.is_some()).map(show).collect()
+    pmds(switch, at, options).into_iter().filter(|report| report.core.is_some()).map(show).collect()
 }
 
 pub fn pmd_stats_show(switch: &Switch, args: &[&str]) -> Reply {
-    Ok(pmds(switch, &PmdOptions::parse(args)).iter().map(|report| pmd::stats_show(&figures(report))).collect())
+    let options = PmdOptions::parse(args);
+    let at = datapath_of(switch, &options)?;
+    Ok(pmds(switch, &at, &options).iter().map(|report| pmd::stats_show(&figures(report))).collect())
 }
 
 pub fn pmd_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
+    let at = datapath_of(switch, &options)?;
+    let datapath = switch.datapath_of(&at);
     match options.core {
-        Some(core) => switch
-            .datapath()
-            .pmds()
-            .iter()
-            .filter(|p| p.core == Some(core as usize))
-            .for_each(|p| switch.datapath().clear_pmd_stats(p.pmd)),
-        None => switch.datapath().clear_stats(),
+        Some(core) => {
+            let pmds = datapath.pmds();
+            let of_core = pmds.iter().filter(|pmd| pmd.core == Some(core as usize));
+            of_core.for_each(|pmd| datapath.clear_pmd_stats(pmd.pmd));
+        }
+        None => datapath.clear_stats(),
     }
     Ok(String::new())
 }
 
 pub fn pmd_rxq_rebalance(switch: &Switch, args: &[&str]) -> Reply {
-    if args.iter().any(|name| !names_datapath(name)) {
-        return Err("please specify an existing datapath".into());
-    }
-    let moved = switch.datapath().rebalance();
+    let at = datapath_of(switch, &PmdOptions::parse(args))?;
+    let moved = switch.datapath_of(&at).rebalance();
     tracing::info!("{moved} receive queues moved");
     Ok("pmd rxq rebalance requested.\n".into())
 }
 
 pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
-    let names = switch.datapath_names();
+    let at = datapath_of(switch, &options)?;
+    let names = switch.names_of(&at);
     let mut out = format!("Displaying last {} seconds pmd usage %\n", usage_span(&options).as_secs());
-    for report in pmds(switch, &options).into_iter().filter(|report| report.core.is_some()) {
+    for report in pmds(switch, &at, &options).into_iter().filter(|report| report.core.is_some()) {
         let queues = report.rxqs.iter().map(|rxq| RxqFigures {
             port: names.display(rxq.port).to_string(),
             queue: rxq.queue,
@@ -116,7 +132,9 @@ fn by_datapath_type(switch: &Switch) -> BTreeMap<String, Vec<String>> {
 }
 
 pub fn dpctl_dump_dps(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(by_datapath_type(switch).keys().map(|datapath_type| datapath_name(datapath_type) + "\n").collect())
+    let own = by_datapath_type(switch).into_keys().map(|datapath_type| datapath_name(&datapath_type));
+    let made = switch.made_datapaths().into_iter().map(|made| made.name().to_owned());
+    Ok(own.chain(made).map(|name| name + "\n").collect())
 }
 
 pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
@@ -127,11 +145,13 @@ pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
         let full = datapath_name(datapath_type);
         name == full || full.split_once('@').is_some_and(|(_, short)| name == short)
     };
-    let unknown = |name: &&&str| !names_datapath(name) || !types.keys().any(|own| is_name_of(name, own));
+    let is_own = |name: &str| names_datapath(name) && types.keys().any(|own| is_name_of(name, own));
+    let unknown = |name: &&&str| !is_own(name) && switch.made_datapath(name).is_none();
     if let Some(other) = wanted.iter().find(unknown) {
         return Err(program::error(format_args!("opening datapath {other} failed (No such device)")));
     }
     let mut lines = port_lines(switch);
+    let mut loose = loose_lines(switch, &DatapathRef::Own);
     let mut out = String::new();
     for (datapath_type, bridges) in &types {
         if !wanted.is_empty() && !wanted.iter().any(|name| is_name_of(name, datapath_type)) {
@@ -140,9 +160,40 @@ pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
         let mut ports: Vec<_> = bridges.iter().filter_map(|bridge| lines.remove(bridge)).flatten().collect();
         ports.retain(|port| port.number.is_some());
         ports.extend(PortLine::of_datapath(datapath_type));
+        ports.append(&mut loose);
         out += &show_datapath(&datapath_name(datapath_type), switch.lookups(), ports, with_statistics);
     }
+    for made in switch.made_datapaths() {
+        if wanted.is_empty()
+            || wanted.iter().any(|name| switch.made_datapath(name).is_some_and(|it| it.name() == made.name()))
+        {
+            let at = DatapathRef::Made(made);
+            let (lookups, ports) = (switch.lookups_of(&at), loose_lines(switch, &at));
+            let DatapathRef::Made(made) = &at else { continue };
+            out += &show_datapath(made.name(), lookups, ports, with_statistics);
+        }
+    }
     Ok(out)
+}
+
+/// The ports of a datapath that belong to no bridge, for the texts.
+fn loose_lines(switch: &Switch, at: &DatapathRef) -> Vec<PortLine> {
+    let reports = switch.datapath_of(at).ports().into_iter();
+    let stats: BTreeMap<PortNo, PortStats> = reports.map(|report| (report.number, report.stats)).collect();
+    let line = |port: LoosePort| {
+        let status = PortStatus {
+            name: port.name,
+            ofport: OfPort::NONE,
+            number: Some(port.number),
+            kind: Some(port.kind),
+            tunnel: None,
+            peer: None,
+            error: None,
+            info: port.info,
+        };
+        PortLine::of(status, stats.get(&port.number).copied().unwrap_or_default())
+    };
+    switch.loose_ports(at).into_iter().map(line).collect()
 }
 
 /// The ports of each bridge, for the texts.

@@ -1,7 +1,8 @@
 //! Commands that show megaflows.
 
 use super::Reply;
-use super::options::{DumpOptions, names_datapath};
+use super::dpctl::open;
+use super::options::DumpOptions;
 use crate::program;
 use crate::text::megaflows::{dpctl_line, dpif_line};
 use sluice_action::{DatapathPortNames, PortNo};
@@ -18,21 +19,21 @@ const MAIN_THREAD: i64 = -1;
 /// `dpctl/dump-flows`: PMD by PMD, what each has of the shared megaflows.
 pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     let options = DumpOptions::parse(args)?;
-    if options.rest.iter().any(|name| !names_datapath(name)) {
-        return Err(program::error("datapath not found (Invalid argument)"));
-    }
+    let words: Vec<&str> = options.rest.iter().map(String::as_str).collect();
+    let at = open(switch, &words)?;
+    let datapath = switch.datapath_of(&at);
     let filter = options.filter.as_deref().map(|text| parse_filter(switch, text)).transpose()?;
     if !options.of_our_type {
         return Ok(String::new());
     }
-    let names = names(switch, &options);
+    let names = if options.names { switch.names_of(&at) } else { switch.option_names() };
     let passes = |flow: &&FlowReport| {
         let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
         filter.as_ref().is_none_or(|f| FlowKey::of_packet(&key).matches(&f.mask, &f.key))
     };
-    let flows = switch.datapath().flows();
+    let flows = datapath.flows();
     let mut out = String::new();
-    for pmd in switch.datapath().pmds() {
+    for pmd in datapath.pmds() {
         let core = pmd.core.map_or(MAIN_THREAD, |core| i64::try_from(core).unwrap_or(i64::MAX));
         if options.pmd.is_some_and(|wanted| wanted != core) {
             continue;

@@ -9,6 +9,8 @@ mod capture;
 mod conntrack;
 pub mod datapath;
 mod dpctl;
+mod dpctl_flows;
+mod dpctl_ports;
 mod features;
 mod fragments;
 mod group;
@@ -116,6 +118,10 @@ const COMMANDS: &[Command] = &[
     command("cfm/show", "[interface]", 0..=1, absent::cfm_show),
     command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),
     process_command("coverage/show", "", 0..=0, process::coverage_show),
+    command("dpctl/add-dp", "dp [iface...]", 1..=ANY, dpctl_ports::add_dp),
+    command("dpctl/add-flow", "[dp] flow actions", 2..=ANY, dpctl_flows::add_flow),
+    command("dpctl/add-flows", "[dp] file", 1..=ANY, dpctl_flows::add_flows),
+    command("dpctl/add-if", "dp iface...", 2..=ANY, dpctl_ports::add_if),
     command("dpctl/cache-get-size", "[dp]", 0..=1, dpctl::cache_get_size),
     command("dpctl/cache-set-size", "dp cache <size>", 3..=3, dpctl::cache_set_size),
     command("dpctl/ct-bkts", "[dp] [gt=N]", 0..=2, conntrack::buckets),
@@ -129,6 +135,10 @@ const COMMANDS: &[Command] = &[
     command("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1..=ANY, conntrack::set_limits),
     command("dpctl/ct-set-maxconns", "[dp] maxconns", 1..=2, conntrack::set_maxconns),
     command("dpctl/ct-stats-show", "[dp] [zone=N]", 0..=3, conntrack::stats_show),
+    command("dpctl/del-dp", "dp", 1..=1, dpctl_ports::del_dp),
+    command("dpctl/del-flow", "[dp] flow", 1..=ANY, dpctl_flows::del_flow),
+    command("dpctl/del-flows", "[dp] [file]", 0..=ANY, dpctl_flows::del_flows),
+    command("dpctl/del-if", "dp iface...", 2..=ANY, dpctl_ports::del_if),
     command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, conntrack::dump),
     command("dpctl/dump-dps", "", 0..=0, datapath::dpctl_dump_dps),
     command(
@@ -144,7 +154,10 @@ const COMMANDS: &[Command] = &[
     command("dpctl/ipf-set-enabled", "[dp] v4|v6", 1..=2, fragments::enable),
     command("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1..=2, fragments::set_max_nfrags),
     command("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2..=3, fragments::set_min_frag),
+    command("dpctl/mod-flow", "[dp] flow actions", 2..=ANY, dpctl_flows::mod_flow),
+    command("dpctl/mod-flows", "[dp] file", 1..=ANY, dpctl_flows::mod_flows),
     command("dpctl/offload-stats-show", "[dp]", 0..=1, dpctl::offload_stats_show),
+    command("dpctl/set-if", "dp iface...", 2..=ANY, dpctl_ports::set_if),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
     command("dpif-dummy/change-port-number", "dp port new-number", 3..=3, datapath::change_port_number),
     command("dpif-netdev/bond-show", "[dp]", 0..=1, bond::show_tables),

@@ -20,7 +20,7 @@ const PAYLOAD: usize = 64;
 const UNKNOWN: &str = "Unknown Dummy Interface";
 
 fn device(switch: &Switch, name: &str) -> Option<Arc<DummyDevice>> {
-    switch.datapath().dummies().into_iter().find(|device| device.name() == name)
+    switch.dummies().into_iter().find(|device| device.name() == name)
 }
 
 /// `netdev-dummy/receive NAME [--qid N] PACKET|FLOW [--len N]...`: replies when the packets have been processed.
@@ -82,7 +82,7 @@ pub fn set_admin_state(switch: &Switch, args: &[&str]) -> Reply {
     };
     match name.first() {
         Some(name) => device(switch, name).ok_or(UNKNOWN)?.set_admin_state(is_up),
-        None => switch.datapath().dummies().iter().for_each(|device| device.set_admin_state(is_up)),
+        None => switch.dummies().iter().for_each(|device| device.set_admin_state(is_up)),
     }
     switch.watch_ports();
     switch.quiesce();
@@ -102,7 +102,7 @@ pub fn conn_state(switch: &Switch, args: &[&str]) -> Reply {
     if let [name] = args {
         return Ok(line(name, device(switch, name).map_or(ConnState::Unknown, |device| device.conn_state())));
     }
-    let all = switch.datapath().dummies();
+    let all = switch.dummies();
     let states = all.iter().map(|device| (device.name(), device.conn_state()));
     Ok(states.filter(|(_, state)| *state != ConnState::Unknown).map(|(name, state)| line(name, state)).collect())
 }

@@ -21,6 +21,8 @@ pub struct PmdOptions {
     pub core: Option<u32>,
     /// `-secs N` of `pmd-rxq-show`.
     pub secs: Option<u64>,
+    /// The datapath, if one is named.
+    pub datapath: Option<String>,
 }
 
 impl PmdOptions {
@@ -36,6 +38,7 @@ impl PmdOptions {
             match *word {
                 "-pmd" => options.core = value.and_then(|v| v.parse().ok()),
                 "-secs" => options.secs = value.and_then(|v| v.parse().ok()),
+                word if !word.starts_with('-') => options.datapath = Some(word.to_owned()),
                 _ => {}
             }
         }
@@ -160,10 +163,10 @@ mod tests {
 
     #[test]
     fn pmd_options_may_come_in_any_order() {
-        assert_eq!(PmdOptions::parse(&["-nh", "-pmd", "3"]), PmdOptions { core: Some(3), secs: None });
+        assert_eq!(PmdOptions::parse(&["-nh", "-pmd", "3"]), PmdOptions { core: Some(3), ..PmdOptions::default() });
         assert_eq!(
             PmdOptions::parse(&["-it", "5", "-secs", "7", "netdev@ovs-netdev"]),
-            PmdOptions { core: None, secs: Some(7) }
+            PmdOptions { secs: Some(7), datapath: Some("netdev@ovs-netdev".to_owned()), ..PmdOptions::default() }
         );
         assert_eq!(PmdOptions::parse(&["-pmd", "x"]), PmdOptions::default());
         assert_eq!(PmdOptions::parse(&["-pmd"]), PmdOptions::default());

@@ -1,15 +1,22 @@
 //! Megaflows, as `dpctl/dump-flows` and `dpif/dump-flows` show them.
 
-use sluice_action::{DatapathPortNames, FlowStats, show_actions, show_flow, show_stats, show_ufid};
+use sluice_action::{DatapathPortNames, FlowStats, show_actions, show_flow, show_put_flow, show_stats, show_ufid};
 use sluice_datapath::FlowReport;
-use sluice_ofproto::packet_of;
+use sluice_ofproto::{is_put, packet_of};
 use std::fmt::Write as _;
 
 /// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of
 /// them.
 fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
     let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
-    std::fmt::from_fn(move |f| write!(f, "{}", show_flow(&key, &flow.flow.matched.mask, verbose, names)))
+    let is_put = is_put(&flow.flow.translation.xcache);
+    std::fmt::from_fn(move |f| {
+        let mask = &flow.flow.matched.mask;
+        if is_put {
+            return write!(f, "{}", show_put_flow(&key, mask, verbose, names));
+        }
+        write!(f, "{}", show_flow(&key, mask, verbose, names))
+    })
 }
 
 /// One megaflow as `dpctl/dump-flows` shows it, without a line feed.

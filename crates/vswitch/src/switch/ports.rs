@@ -73,6 +73,7 @@ impl Switch {
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down. Once a second.
     pub fn watch_ports(&self) {
         self.datapath.service_ports();
+        self.datapaths.service(self.now_ms());
         self.datapath.take_unpinned().iter().for_each(log_unpinned);
         let mut setup = self.setup();
         setup.assembly.retry_ports();
@@ -144,6 +145,8 @@ impl Switch {
             entry.number.into_iter().for_each(|number| names.insert(number, name));
         }
         setup.assembly.backends().iter().for_each(|(name, backend)| names.insert(backend.number, name));
+        drop(setup);
+        self.datapaths.name_loose(&mut names);
         names
     }
 
