@@ -208,6 +208,7 @@ impl Pmd {
     pub fn count_sleep(&mut self, cycles: u64) {
         self.tally[Counter::SleepIterations] += 1;
         self.tally[Counter::SleepCycles] += cycles;
+        self.clock.slept += cycles;
     }
 
     /// Whether it has no megaflow and no fragment, so that nothing ends without a packet or a command.

@@ -149,7 +149,7 @@ impl Rxq {
         let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);
         let burst = before.sample(n, cycles, context.tally, walk.levels.awaits_memory());
-        self.tuner.record(&burst, now);
+        self.tuner.record(&burst, now, context.clock.slept);
         context.clock.began = now;
         cycles
     }

@@ -58,13 +58,15 @@ pub(crate) struct StageClock {
     last: u64,
     /// The cycle that the work under way counts from, whether stages are counted or not.
     pub began: u64,
+    /// The cycles that the PMD has slept because it chose to.
+    pub slept: u64,
     pub cycles: StageCycles,
 }
 
 impl StageClock {
     /// A clock of the PMD that shares this.
     pub fn new(shared: Arc<PmdShared>, is_on: bool) -> Self {
-        StageClock { shared, is_on, last: 0, began: 0, cycles: Default::default() }
+        StageClock { shared, is_on, last: 0, began: 0, slept: 0, cycles: Default::default() }
     }
 
     /// What the PMD is doing, as others see it.

@@ -3,6 +3,7 @@
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
 use crate::frequency::tsc_hz;
 use crate::{Arm, Settings};
+use rustix::time::{ClockId, clock_gettime};
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
 use std::time::Duration;
@@ -67,10 +68,10 @@ impl Tuner {
         self.arms[self.autopilot.active()]
     }
 
-    /// Notes a burst that ended `now`.
+    /// Notes a burst that ended `now`; the thread has slept for these cycles.
     #[inline]
-    pub fn record(&mut self, burst: &Sample, now: u64) {
-        self.autopilot.record(burst, now);
+    pub fn record(&mut self, burst: &Sample, now: u64, slept: u64) {
+        self.autopilot.record(burst, now, || ran() + slept);
     }
 
     /// What it has chosen, and why.
@@ -99,6 +100,13 @@ impl Tuner {
             regret_share: autopilot.regret_share(),
         }
     }
+}
+
+/// The cycles that this thread has run. A system call, once in a chunk of half a millisecond.
+fn ran() -> u64 {
+    let ran = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = ran.tv_sec as u128 * 1_000_000_000 + ran.tv_nsec as u128;
+    (nanos * u128::from(tsc_hz()) / 1_000_000_000) as u64
 }
 
 /// What the autopilot of one receive queue has chosen, and why.

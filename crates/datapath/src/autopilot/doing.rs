@@ -15,6 +15,11 @@ pub enum Doing {
     Trying,
     /// Load is too low to compare, or to gain from it.
     LowLoad,
+    /// Other work takes the core too often to compare.
+    OtherWork {
+        /// The percentage of the time that it took lately, at most.
+        percent: u8,
+    },
 }
 
 /// Why the arm in charge is in charge.
@@ -30,4 +35,6 @@ pub enum Why {
     Trial(f64),
     /// The traffic changes too often to measure: the safe choice.
     Unsteady,
+    /// Bursts became fuller or emptier while arms were compared: the safe choice.
+    Uneven,
 }

@@ -24,14 +24,18 @@ pub(super) struct LowLoad {
 }
 
 impl LowLoad {
-    /// Takes a chunk, and the time from the one before; whether load is low.
-    pub fn push(&mut self, chunk: &Sample, elapsed: u64) -> bool {
+    /// Takes a chunk, and the time from the one before.
+    pub fn push(&mut self, chunk: &Sample, elapsed: u64) {
         let share = chunk.cycles as f64 / elapsed.max(1) as f64;
         let looks_low = share < SHARE && chunk.fullness() < NEARLY_FULL;
         self.otherwise = if looks_low == self.is_low { 0 } else { self.otherwise + 1 };
         if self.otherwise == IN_A_ROW {
             (self.is_low, self.otherwise) = (looks_low, 0);
         }
+    }
+
+    /// Whether load is low.
+    pub fn is_low(&self) -> bool {
         self.is_low
     }
 }
@@ -45,7 +49,10 @@ mod tests {
         let chunk = |bursts, cycles| Sample { bursts, packets: 256, cycles, ..Sample::default() };
         let (low, busy, waiting) = (chunk(200, 10), chunk(200, 90), chunk(8, 10));
         let mut load = LowLoad::default();
-        let mut push = |chunk: &Sample| load.push(chunk, 100);
+        let mut push = |chunk: &Sample| {
+            load.push(chunk, 100);
+            load.is_low()
+        };
         assert_eq!(
             [&low, &low, &low, &busy, &low, &low, &low, &low, &low].map(&mut push),
             [false, false, false, false, false, false, false, true, true]

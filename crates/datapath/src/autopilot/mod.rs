@@ -8,7 +8,8 @@
 //! - Bad arms are tried ever more rarely, and a ledger keeps the cost of trials under 1 % of all cycles.
 //! - If sudden changes follow each other quickly, as when a sender tries to provoke tournaments, the safe arm takes
 //!   over and tournaments get rarer.
-//! - At low load nothing is tried, and nothing is said of costs ([`low_load`]).
+//! - At low load, and where other work takes the core, nothing is tried, and nothing is said of costs ([`low_load`],
+//!   [`other_work`]).
 //! - Everything is counted in chunks of at least 256 packets and half a millisecond. A chunk with an interrupt in it is
 //!   one value of a median.
 //!
@@ -18,6 +19,7 @@ mod doing;
 mod filling;
 mod ledger;
 mod low_load;
+mod other_work;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ pub(crate) use sample::Sample;
 use filling::Filling;
 use ledger::Ledger;
 use low_load::LowLoad;
+use other_work::OtherWork;
 use sample::{Look, Usual};
 use tournament::{Next, Tournament};
 use trial::{Trial, Verdict};
@@ -96,8 +99,15 @@ enum Phase {
     Cruise { tournament_at: Option<u64> },
     /// Another arm is active, or the arm in charge again for comparison.
     Trial(Box<Trial>),
-    /// Load is low: the arm in charge is active, and nothing is measured.
+    /// The arm in charge is active, and nothing is measured.
+    Resting(Rest),
+}
+
+/// Why nothing is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
     LowLoad,
+    OtherWork,
 }
 
 /// How the safe arm warms.
@@ -132,6 +142,7 @@ pub(crate) struct Autopilot {
     hopeless: u32,
     recirculates: bool,
     load: LowLoad,
+    other_work: OtherWork,
     ledger: Ledger,
     tournament_at: u64,
     tournaments_apart: u64,
@@ -181,6 +192,7 @@ impl Autopilot {
             hopeless: 0,
             recirculates: false,
             load: LowLoad::default(),
+            other_work: OtherWork::default(),
             ledger: Ledger::new(ms as f64),
             tournament_at: now,
             tournaments_apart: TOURNAMENTS_MS.0 * ms,
@@ -198,15 +210,16 @@ impl Autopilot {
         self.active
     }
 
-    /// Notes what a burst took with the active arm; it ended `now`.
+    /// Notes what a burst took with the active arm; it ended `now`. `own_time` is asked for the time, in cycles, that the
+    /// thread has run or chosen to sleep.
     #[inline]
-    pub fn record(&mut self, burst: &Sample, now: u64) {
+    pub fn record(&mut self, burst: &Sample, now: u64, own_time: impl FnOnce() -> u64) {
         self.chunk.add(burst);
         let Sample { packets, cycles, .. } = self.chunk;
         let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;
         let is_tried = self.active != self.in_charge;
         if is_whole || is_tried && packets >= HOPELESS_PACKETS && self.is_hopeless(packets, cycles) {
-            self.end_chunk(now);
+            self.end_chunk(now, own_time());
         }
     }
 
@@ -215,16 +228,20 @@ impl Autopilot {
     }
 
     #[cold]
-    fn end_chunk(&mut self, now: u64) {
+    fn end_chunk(&mut self, now: u64, own_time: u64) {
         let chunk = std::mem::take(&mut self.chunk);
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.chunk_began, now));
         self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
-        if self.load.push(&chunk, elapsed) && self.arms.len() > 1 {
-            return self.rest();
+        let is_interrupted = self.other_work.push(chunk.cycles, elapsed, own_time, self.ms);
+        if !is_interrupted {
+            self.load.push(&chunk, elapsed);
         }
-        if chunk.sets_up_flows() {
-            return self.wait_for_flows(now);
+        if let Some(rest) = self.why_rest() {
+            return self.rest(rest);
+        }
+        if is_interrupted || chunk.sets_up_flows() {
+            return self.wait(now);
         }
         if self.active != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
@@ -241,7 +258,7 @@ impl Autopilot {
             Phase::Fill(filling) => self.fill(&chunk, filling, now),
             Phase::Cruise { tournament_at } => self.cruise(&chunk, tournament_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
-            Phase::LowLoad => self.resume(now),
+            Phase::Resting(_) => self.resume(now),
         }
         if self.usual.is_known() {
             self.yardstick = self.usual.cost();
@@ -249,8 +266,8 @@ impl Autopilot {
     }
 
     /// While many flows are new, as after a change of rules, nothing is compared: all arms miss, and the traffic will
-    /// be as before. A tournament begins afterwards.
-    fn wait_for_flows(&mut self, now: u64) {
+    /// be as before. The same holds while other work had the core. A tournament begins afterwards.
+    fn wait(&mut self, now: u64) {
         self.hopeless = 0;
         match &self.phase {
             Phase::Warm(_) | Phase::Tournament(..) => self.begin_tournament(now),
@@ -259,25 +276,35 @@ impl Autopilot {
                 self.active = self.in_charge;
                 self.phase = Phase::Cruise { tournament_at: None };
             }
-            Phase::Fill(_) | Phase::Cruise { .. } | Phase::LowLoad => {}
+            Phase::Fill(_) | Phase::Cruise { .. } | Phase::Resting(_) => {}
         }
     }
 
-    /// Load is low: the arm that was in charge stays so, what was measured is forgotten, and what was tried is given up.
-    fn rest(&mut self) {
-        if matches!(self.phase, Phase::LowLoad) {
+    /// Why nothing is to be measured now, if so.
+    fn why_rest(&self) -> Option<Rest> {
+        match () {
+            () if self.arms.len() == 1 => None,
+            () if self.other_work.takes_core() => Some(Rest::OtherWork),
+            () => self.load.is_low().then_some(Rest::LowLoad),
+        }
+    }
+
+    /// The arm that was in charge stays so, what was measured is forgotten, and what was tried is given up.
+    fn rest(&mut self, why: Rest) {
+        if let Phase::Resting(was) = &mut self.phase {
+            *was = why;
             return;
         }
-        (self.in_charge, self.active, self.phase) = (self.before, self.before, Phase::LowLoad);
+        (self.in_charge, self.active, self.phase) = (self.before, self.before, Phase::Resting(why));
         self.arms.iter_mut().for_each(|arm| arm.measured = None);
         (self.usual, self.yardstick) = (Usual::default(), f64::INFINITY);
         (self.surprises, self.was_surprised, self.hopeless) = (0, false, 0);
-        if self.why == Why::Unsteady {
+        if matches!(self.why, Why::Unsteady | Why::Uneven) {
             self.why = Why::Start;
         }
     }
 
-    /// Load is no longer low: the arms are compared if they never were, else the one in charge goes on.
+    /// There is load again, and the core is the PMD's: the arms are compared if they never were, else the one in charge goes on.
     fn resume(&mut self, now: u64) {
         self.phase = Phase::Cruise { tournament_at: None };
         if self.tournaments == 0 {
@@ -290,7 +317,8 @@ impl Autopilot {
         self.arms[SAFE].measured = Some((self.usual.cost(), now));
         warming.packets += chunk.packets;
         warming.share = self.usual.cached_share();
-        self.phase = if now.saturating_sub(warming.since) < WARM_MS * self.ms || warming.packets < WARM_PACKETS {
+        let is_warm = now.saturating_sub(warming.since) >= WARM_MS * self.ms && warming.packets >= WARM_PACKETS;
+        self.phase = if !is_warm || !self.other_work.is_measured() {
             Phase::Warm(warming)
         } else if self.eligible().count() < 2 {
             Phase::Cruise { tournament_at: None }
@@ -332,7 +360,7 @@ impl Autopilot {
     fn tournament(&mut self, mut tournament: Tournament, chunk: &Sample, hopeless: bool, now: u64) {
         if !self.usual.is_comparable(chunk) {
             // The load changed during the tournament: the safe arm takes over, and another tournament follows.
-            self.take_charge(SAFE, Why::Unsteady, now);
+            self.take_charge(SAFE, Why::Uneven, now);
             self.phase = Phase::Cruise { tournament_at: Some(now + self.tournaments_apart) };
             return;
         }

@@ -42,6 +42,10 @@ struct World {
     burst: u64,
     packets: u64,
     cycles: f64,
+    /// What the next burst takes besides its packets, cycles.
+    extra: u64,
+    /// The time that others have taken of the core.
+    taken: u64,
     /// Where each change took place.
     changes: Vec<u64>,
 }
@@ -62,6 +66,8 @@ impl World {
             burst: 32,
             packets: 0,
             cycles: 0.0,
+            extra: 0,
+            taken: 0,
             changes,
         }
     }
@@ -85,7 +91,7 @@ impl World {
             1.0 - (-arm.seen / arm.flows).exp()
         };
         let (arm, rounding) = (self.arms[active], self.random());
-        let cycles = (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise();
+        let cycles = (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise() + self.extra as f64;
         let idle = (n / self.rate * HZ as f64 - cycles).max(0.0);
         self.now += (cycles + idle) as u64;
         self.packets += self.burst;
@@ -100,7 +106,7 @@ impl World {
             upcalls: (self.burst as f64 * self.new_flows) as u64,
             awaits_memory: false,
         };
-        self.autopilot.record(&sample, self.now);
+        self.autopilot.record(&sample, self.now, || self.now - self.taken);
         if self.autopilot.changes != before {
             self.changes.push(self.now);
         }
@@ -386,6 +392,73 @@ fn what_was_found_under_load_stays_at_low_load_and_is_compared_again_later() {
     assert_eq!(world.in_charge(), 2);
 }
 
+/// Packets come at a steady rate, and others take the core `every` so many cycles for `span`: what came meanwhile waits.
+fn run_beside_others(world: &mut World, packets_per_cycle: f64, every: u64, span: u64, cycles: u64) {
+    let (end, mut others_at, mut waiting) = (world.now + cycles, world.now + every, 0.0_f64);
+    while world.now < end {
+        let began = world.now;
+        // A poll that finds nothing takes some cycles, too.
+        let (burst, poll) = ((waiting as u64).min(32), 200);
+        world.now += poll;
+        let interrupted = world.now >= others_at;
+        if interrupted {
+            others_at = world.now + span + every;
+            world.taken += span;
+        }
+        let span = if interrupted { span } else { 0 };
+        if burst == 0 {
+            world.now += span;
+        } else {
+            (world.burst, world.extra) = (burst, span + poll);
+            world.now -= poll;
+            world.burst();
+            world.extra = 0;
+        }
+        waiting += (world.now - began) as f64 * packets_per_cycle - burst as f64;
+        // A receive ring's worth; the rest is lost at the port.
+        waiting = waiting.min(2048.0);
+    }
+    world.burst = 32;
+}
+
+#[test]
+fn where_others_take_the_core_nothing_is_tried_and_nothing_claimed() {
+    // Arms cost 100 cycles a packet: loads of 4, 30, 60 and 90 percent. Others take 3 ms of every 6, or of every 50.
+    for load in [0.04, 0.3, 0.6, 0.9] {
+        for (every, span) in [(3, 3), (47, 3), (5, 1)] {
+            let mut world = World::new(&[130.0, 300.0, 100.0, 90.0].map(plain));
+            for _ in 0..8 {
+                run_beside_others(&mut world, load / 130.0, every * HZ / 1000, span * HZ / 1000, SECOND);
+                let autopilot = &world.autopilot;
+                let said = (autopilot.active(), autopilot.in_charge(), autopilot.tournaments(), autopilot.why());
+                assert_eq!(said, (SAFE, SAFE, 0, Why::Start), "load {load}, {span} of {every} ms");
+            }
+            let doing = world.autopilot.doing();
+            assert!(matches!(doing, Doing::OtherWork { .. } | Doing::LowLoad), "{doing:?}");
+            assert!(world.autopilot.arms.iter().all(|arm| arm.measured.is_none()), "no cost is claimed");
+            // The core is the PMD's again.
+            world.run(3 * SECOND);
+            assert_eq!((world.in_charge(), world.autopilot.tournaments), (3, 1));
+        }
+    }
+}
+
+#[test]
+fn others_that_take_the_core_now_and_then_do_not_make_steady_traffic_change() {
+    // A millisecond, or ten, of every second.
+    for span in [1, 10] {
+        for load in [0.4, 0.8] {
+            let mut world = World::new(&[130.0, 300.0, 100.0, 90.0].map(plain));
+            for _ in 0..20 {
+                run_beside_others(&mut world, load / 130.0, SECOND * 9 / 10, span * HZ / 1000, SECOND);
+                assert_ne!(world.autopilot.why(), Why::Unsteady, "{span} ms at load {load}");
+            }
+            assert!(world.changes.len() <= 2, "{span} ms at load {load}: {:?}", world.changes);
+            assert!(world.autopilot.ledger.regret_share() < 0.01);
+        }
+    }
+}
+
 #[test]
 fn a_load_that_begins_low_is_compared_once_it_is_not() {
     let mut world = World::new(&[100.0, 70.0, 90.0].map(plain));
@@ -414,7 +487,8 @@ fn arms_for_recirculated_packets_fly_only_where_there_are_some() {
         (0..200_000).any(|_| {
             now += 3200;
             let cost = if autopilot.active() == 1 { 90 } else { 100 };
-            autopilot.record(&Sample { bursts: 1, packets: 32, cycles: 32 * cost, passes, ..Sample::default() }, now);
+            let sample = Sample { bursts: 1, packets: 32, cycles: 32 * cost, passes, ..Sample::default() };
+            autopilot.record(&sample, now, || now);
             autopilot.active() == 1
         })
     };

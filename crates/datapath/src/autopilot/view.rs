@@ -1,7 +1,7 @@
 //! What an autopilot reports.
 
 use super::doing::{Doing, Why};
-use super::{Autopilot, Known, Phase};
+use super::{Autopilot, Known, Phase, Rest};
 use std::time::Duration;
 
 impl Autopilot {
@@ -17,7 +17,7 @@ impl Autopilot {
 
     /// When an arm is due to be tried, TSC; `None` if it is in charge, or cannot be.
     pub fn next_trial(&self, arm: usize) -> Option<u64> {
-        let may = !matches!(self.phase, Phase::LowLoad) && (self.recirculates || !self.arms[arm].for_recirculation);
+        let may = !matches!(self.phase, Phase::Resting(_)) && (self.recirculates || !self.arms[arm].for_recirculation);
         (may && arm != self.in_charge).then(|| self.arms[arm].next_trial)
     }
 
@@ -28,7 +28,8 @@ impl Autopilot {
             Phase::Tournament(..) => Doing::Comparing,
             Phase::Cruise { .. } => Doing::Cruising,
             Phase::Trial(_) => Doing::Trying,
-            Phase::LowLoad => Doing::LowLoad,
+            Phase::Resting(Rest::LowLoad) => Doing::LowLoad,
+            Phase::Resting(Rest::OtherWork) => Doing::OtherWork { percent: self.other_work.percent() },
         }
     }
 

@@ -32,6 +32,13 @@ fn queue(out: &mut String, report: &AutopilotReport) {
         Doing::LowLoad => {
             return out.push_str("    now: load is low: no packet waits, so nothing is tried and nothing measured\n");
         }
+        Doing::OtherWork { percent } => {
+            let _ = writeln!(
+                out,
+                "    now: other work takes the core, lately up to {percent} % of the time: nothing is tried and nothing measured"
+            );
+            return;
+        }
     }
     if report.arms.iter().all(|arm| arm.cost.is_none()) {
         return out.push_str("    too few packets so far\n");
@@ -70,6 +77,7 @@ fn why(why: Why) -> String {
         Why::Tournament => "the cheapest when all were compared, or the safe one when none was clearly cheaper".into(),
         Why::Trial(by) => format!("{:.1} % cheaper than the one before, side by side", by * 100.0),
         Why::Unsteady => "a safe choice; the traffic changes too often to compare".into(),
+        Why::Uneven => "a safe choice; bursts became fuller or emptier while arms were compared".into(),
     }
 }
 
@@ -128,6 +136,10 @@ pmd thread numa_id 0 core_id 3:
         let low = AutopilotReport { doing: Doing::LowLoad, ..report.clone() };
         assert!(shown(low).ends_with(
             "side by side\n    now: load is low: no packet waits, so nothing is tried and nothing measured\n"
+        ));
+        let shared = AutopilotReport { doing: Doing::OtherWork { percent: 48 }, ..report.clone() };
+        assert!(shown(shared).ends_with(
+            "side by side\n    now: other work takes the core, lately up to 48 % of the time: nothing is tried and nothing measured\n"
         ));
         report.arms.iter_mut().for_each(|arm| arm.cost = None);
         assert!(shown(report).ends_with("flies\n    too few packets so far\n"));
