@@ -82,6 +82,15 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
     (kind.open)(&Options { kind: kind.name, config }, pools)
 }
 
+/// Whether the values of a port's options can be, of a type that there is. Nothing is opened.
+///
+/// # Errors
+/// With the first that cannot.
+pub fn check(config: &PortConfig) -> Result<(), OpenError> {
+    let kind = PORT_TYPES.iter().find(|kind| kind.name == config.kind);
+    kind.map_or(Ok(()), |kind| (kind.check)(&Options { kind: kind.name, config }))
+}
+
 /// Changes a port's options and its number of receive queues without closing its device.
 ///
 /// # Errors

@@ -42,20 +42,14 @@ struct GeneratorPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    profile(options).and_then(|_| options.mac()).map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let mac = options.mac()?;
+    let (mac, profile) = (options.mac()?, profile(options)?);
     let refused = |error: ProfileError| options.bad(error.key, &error.value, &error.expected);
-    let mut profile = Profile::default();
-    for (key, value) in &options.config.options {
-        // The only key that is not a profile's is the port's own.
-        profile.set(key, value).unwrap_or(Ok(())).map_err(refused)?;
-    }
-    let longest = mtu as usize + ETHERNET_HEADER;
-    if profile.frame_size > longest {
-        let expected = format!("at most {longest} bytes, for the port's mtu is {mtu}");
-        return Err(options.bad("frame-size", &profile.frame_size.to_string(), &expected));
-    }
     let streams = profile.streams(n_rxq).map_err(refused)?;
     let size = profile.frame_size.max(Mtu(mtu).longest_frame());
     Ok(Box::new(GeneratorPort {
@@ -65,6 +59,23 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         streams: streams.into_iter().map(Some).collect(),
         tx: Vec::new(),
     }))
+}
+
+/// The traffic that the options describe.
+fn profile(options: &Options<'_>) -> Result<Profile, OpenError> {
+    let refused = |error: ProfileError| options.bad(error.key, &error.value, &error.expected);
+    let mut profile = Profile::default();
+    for (key, value) in &options.config.options {
+        // The only key that is not a profile's is the port's own.
+        profile.set(key, value).unwrap_or(Ok(())).map_err(refused)?;
+    }
+    let mtu = options.config.mtu;
+    let longest = mtu as usize + ETHERNET_HEADER;
+    if profile.frame_size > longest {
+        let expected = format!("at most {longest} bytes, for the port's mtu is {mtu}");
+        return Err(options.bad("frame-size", &profile.frame_size.to_string(), &expected));
+    }
+    Ok(profile)
 }
 
 impl Port for GeneratorPort {

@@ -57,7 +57,7 @@ mod tx_steering;
 mod user;
 mod vhost_user;
 
-pub use config::{PortConfig, open, reconfigure};
+pub use config::{PortConfig, check, open, reconfigure};
 pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;

@@ -20,6 +20,10 @@ struct NullPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    options.mac().map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, _pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let info = PortInfo { kind: "null", n_rxq, n_txq: MAX_QUEUES, mtu, mac: options.mac()? };

@@ -1,6 +1,6 @@
 //! The port types: Sluice's own names, and those of Open vSwitch for the same implementations.
 
-use crate::config::Options;
+use crate::config::{MAX_QUEUES, Options};
 use crate::{OpenError, Pools, Port, af_packet, af_xdp, dummy, generator, null, pcap, tap, vhost_user};
 
 /// An option of a port type, as `sluice run --help-config` prints it.
@@ -37,6 +37,8 @@ pub struct PortType {
     /// The Linux capabilities that opening a port of this type needs, by name. The test `netns` shows that these are
     /// exactly what is needed. Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
     pub capabilities: &'static [&'static str],
+    /// Whether the values of its options can be, without opening anything.
+    pub(crate) check: fn(&Options<'_>) -> Result<(), OpenError>,
     pub(crate) open: Opener,
 }
 
@@ -45,7 +47,7 @@ type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
 
 /// A port type of Open vSwitch under its name there.
 const fn ovs(name: &'static str, help: &'static str, options: &'static [OptionKey], open: Opener) -> PortType {
-    PortType { name, help, options, ignores_other_options: true, capabilities: &[], open }
+    PortType { name, help, options, ignores_other_options: true, capabilities: &[], check: |_| Ok(()), open }
 }
 
 impl PortType {
@@ -62,6 +64,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: generator::OPTIONS,
         ignores_other_options: false,
         capabilities: &[],
+        check: generator::check_options,
         open: generator::open,
     },
     PortType {
@@ -70,6 +73,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: null::OPTIONS,
         ignores_other_options: false,
         capabilities: &[],
+        check: null::check_options,
         open: null::open,
     },
     PortType {
@@ -78,6 +82,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: pcap::OPTIONS,
         ignores_other_options: false,
         capabilities: &[],
+        check: pcap::check_options,
         open: pcap::open,
     },
     PortType {
@@ -86,6 +91,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: af_packet::OPTIONS,
         ignores_other_options: false,
         capabilities: &["NET_ADMIN", "NET_RAW"],
+        check: af_packet::check_options,
         open: af_packet::open,
     },
     PortType {
@@ -95,6 +101,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: af_xdp::OPTIONS,
         ignores_other_options: false,
         capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
+        check: af_xdp::check_options,
         open: af_xdp::open,
     },
     PortType {
@@ -103,6 +110,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: vhost_user::OPTIONS,
         ignores_other_options: false,
         capabilities: &[],
+        check: vhost_user::check_options,
         open: vhost_user::open,
     },
     PortType {
@@ -111,6 +119,7 @@ pub const PORT_TYPES: &[PortType] = &[
         options: tap::OPTIONS,
         ignores_other_options: false,
         capabilities: &["NET_ADMIN"],
+        check: tap::check_options,
         open: tap::open,
     },
     PortType {
@@ -120,6 +129,7 @@ pub const PORT_TYPES: &[PortType] = &[
         ignores_other_options: false,
         // Needed by its drivers over kernel devices; hardware drivers differ.
         capabilities: &["NET_ADMIN", "NET_RAW", "IPC_LOCK"],
+        check: check_dpdk_options,
         #[cfg(feature = "dpdk")]
         open: crate::dpdk::open,
         #[cfg(not(feature = "dpdk"))]
@@ -156,6 +166,16 @@ pub const PORT_TYPES: &[PortType] = &[
     ovs("dummy-internal", "as dummy: the LOCAL port of a bridge", dummy::OPTIONS, dummy::open),
     ovs("dummy-pmd", "as dummy, with queues that PMDs poll", dummy::PMD_OPTIONS, dummy::open_pmd),
 ];
+
+fn check_dpdk_options(options: &Options<'_>) -> Result<(), OpenError> {
+    n_txq(options).map(drop)
+}
+
+/// The transmit queues that a DPDK port asks for.
+pub(crate) fn n_txq(options: &Options<'_>) -> Result<Option<usize>, OpenError> {
+    let parse = |text: &str| text.parse().ok().filter(|n| (1..=MAX_QUEUES).contains(n));
+    options.parse("n-txq", "1 to 64 transmit queues", parse)
+}
 
 /// The options of DPDK ports, also in programs built without DPDK.
 const DPDK_OPTIONS: &[OptionKey] = &[

@@ -290,11 +290,15 @@ fn a_bad_value_of_an_option_ends_the_start_with_one_line() {
         let option = format!("options = {{ {key} = \"{value}\" }}");
         std::fs::write(dir.path().join("f"), "").unwrap();
         std::fs::write(&file, run + &bridge("br0", "f") + &port("bad", 1, kind, &option)).unwrap();
-        let output = sluice(&["run", file.to_str().unwrap()]);
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{kind}: {text}");
-        let last = text.lines().last().unwrap();
-        assert!(last.starts_with(&format!("sluice: port bad: {key} = \"{value}\": expected ")), "{kind}: {last}");
+        let checks: &[&[&str]] = if kind == "tap" { &[&["run"]] } else { &[&["run"], &["run", "--check"]] };
+        for arguments in checks {
+            let output = sluice(&[*arguments, &[file.to_str().unwrap()]].concat());
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{kind}: {text}");
+            let last = text.lines().last().unwrap();
+            let expected = format!(": {key} = \"{value}\": expected ");
+            assert!(last.starts_with("sluice: ") && last.contains(&expected), "{kind}: {last}");
+        }
     }
 }
 

@@ -60,6 +60,10 @@ struct PacketPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    options.device().map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     open_device(options, pools, Preparation::UpWithMtu)
 }

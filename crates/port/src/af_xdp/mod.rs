@@ -99,14 +99,24 @@ struct Found {
     version: u64,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    mode(options).and_then(|_| options.device()).map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let mode = mode(options)?;
+    open_device(options, pools, mode)
+}
+
+/// The mode that is asked for; none: whichever the device has.
+fn mode(options: &Options<'_>) -> Result<Option<Mode>, OpenError> {
     let mode = options.parse("mode", "native, generic or auto", |text| match text {
         "native" => Some(Some(Mode::Native)),
         "generic" => Some(Some(Mode::Generic)),
         "auto" => Some(None),
         _ => None,
     })?;
-    open_device(options, pools, mode.flatten())
+    Ok(mode.flatten())
 }
 
 /// Opens a port by OVS's options.

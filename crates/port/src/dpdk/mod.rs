@@ -6,7 +6,7 @@
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::config::{MAX_QUEUES, Options};
+use crate::config::Options;
 use crate::stats::{self, QueueStats};
 use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use parking_lot::Mutex;
@@ -149,8 +149,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         key: "devargs",
         expected: "a device as DPDK names it, such as net_null0 or 0000:01:00.0",
     })?;
-    let n_txq = options
-        .parse("n-txq", "1 to 64 transmit queues", |text| text.parse().ok().filter(|n| (1..=MAX_QUEUES).contains(n)))?;
+    let n_txq = crate::port_type::n_txq(options)?;
     let failed = |e: DpdkError| OpenError::Dpdk { port: options.port(), reason: e.to_string() };
     let dpdk = pools.dpdk().map_err(failed)?;
     let n_txq = n_txq.unwrap_or_else(|| usual_txq(devargs, n_rxq));

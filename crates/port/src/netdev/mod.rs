@@ -126,8 +126,9 @@ pub(crate) fn is_device_name(name: &str) -> bool {
 
 /// The error for a failed operation on a device, including the remedy.
 pub(crate) fn failed(port: String, what: String, cause: io::Error) -> OpenError {
+    let is_root = rustix::process::geteuid().is_root();
     let remedy = match cause.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) if rustix::process::geteuid().is_root() => {
+        Some(libc::EPERM | libc::EACCES) if is_root => {
             "it takes the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too), which this container or \
              service takes away from root: let it have them"
         }
@@ -139,7 +140,13 @@ pub(crate) fn failed(port: String, what: String, cause: io::Error) -> OpenError 
         Some(libc::EBUSY) => "something else uses the device",
         Some(libc::ENOENT) => "the kernel lacks it, or a module is not loaded",
         Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE) => "the device does not support that",
-        Some(libc::ENOBUFS | libc::ENOMEM) => "use fewer frames, or raise the limit of locked memory (ulimit -l)",
+        Some(libc::ENOBUFS | libc::ENOMEM) if is_root => {
+            "use fewer frames, or raise the limit of locked memory (ulimit -l)"
+        }
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "use fewer frames, or raise the limit of locked memory (ulimit -l); to a switch that root starts the limit does \
+             not apply for AF_XDP ports in its configuration or in switch.port-types"
+        }
         _ => "the kernel says no more",
     };
     OpenError::Device { port, what, cause, remedy }

@@ -107,6 +107,16 @@ struct LoadedPacket {
     is_cut: bool,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    pace(options).and_then(|_| options.mac()).map(drop)
+}
+
+/// Whether the capture begins again at its end, and at which rate its packets come.
+fn pace(options: &Options<'_>) -> Result<(bool, Option<f64>), OpenError> {
+    let is_loop = options.flag("loop")?.unwrap_or(false);
+    Ok((is_loop, options.parse("rate", "packets per second, such as 200k or 1M", parse_rate)?))
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let (rx, tx) = (options.path("rx"), options.path("tx"));
@@ -114,8 +124,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         let expected = "a capture file to receive from (or tx, one to write into)";
         return Err(OpenError::MissingOption { port: options.port(), kind: "pcap", key: "rx", expected });
     }
-    let is_loop = options.flag("loop")?.unwrap_or(false);
-    let rate = options.parse("rate", "packets per second, such as 200k or 1M", parse_rate)?;
+    let (is_loop, rate) = pace(options)?;
     let mac = options.mac()?;
     let refused = |cause| OpenError::Capture { port: options.port(), cause };
     let (source, end_note) = match &rx {

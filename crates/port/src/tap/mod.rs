@@ -72,6 +72,10 @@ enum Owner {
     Host,
 }
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    options.mac().map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     open_device(options, pools, options.device()?, Owner::Port)
 }

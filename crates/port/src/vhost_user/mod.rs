@@ -141,8 +141,19 @@ struct VhostUserPort {
 /// After a line about a guest's breach, this many calls of `service`, some seconds, pass before the next.
 const SILENCE: u32 = 60;
 
+pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    side_and_access(options)?;
+    retries_max(options).map(drop)
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let path = required_path(options, "path")?;
+    let (side, access) = side_and_access(options)?;
+    meet(options, pools, path, side, access)
+}
+
+/// Which side of the socket the port is, and who may connect to it.
+fn side_and_access(options: &Options<'_>) -> Result<(Side, SocketAccess), OpenError> {
     let side = options.parse("mode", "client or server", |text| match text {
         "client" => Some(Side::Client),
         "server" => Some(Side::Server),
@@ -159,7 +170,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
             "mode = \"server\" with it: the frontend makes its own socket",
         ));
     }
-    meet(options, pools, path, side, access)
+    Ok((side, access))
 }
 
 /// Who may connect to a socket that we listen on.

@@ -3,6 +3,7 @@
 use super::{Bridge, DesiredState, FailedPorts, PATCH, Port};
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
+use sluice_port::{OpenError, PortConfig};
 use sluice_tunnel::TunnelKind;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -257,10 +258,27 @@ impl Port {
             return wrong("type", format!("this build has no port type \"{}\"; expected one of {known}", self.kind));
         };
         let is_unknown = |key: &&String| !kind.options.iter().any(|option| option.key == *key);
-        let Some(unknown) = self.options.keys().find(is_unknown) else { return Ok(()) };
+        let Some(unknown) = self.options.keys().find(is_unknown) else { return self.check_values() };
         let known: Vec<_> = kind.options.iter().map(|option| option.key).collect();
         let message = format!("unknown to type {}; expected one of {}", kind.name, known.join(", "));
         wrong(&format!("options.{unknown}"), message)
+    }
+
+    /// The values of options can be. What else keeps the port from being opened shows when it is.
+    fn check_values(&self) -> Checked {
+        let config = PortConfig {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            mtu: self.mtu.unwrap_or(PortConfig::default().mtu),
+            options: self.options.clone(),
+            ..PortConfig::default()
+        };
+        match sluice_port::check(&config) {
+            Err(OpenError::BadOption { key, value, expected, .. }) => {
+                wrong("options", format!("{key} = \"{value}\": expected {expected}"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
