@@ -104,14 +104,15 @@ impl std::fmt::Display for Left {
 }
 
 /// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed; only root does
-/// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group.
+/// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group. Whom the
+/// sockets' mode lets use them, the directory lets by.
 ///
 /// A directory of root's that holds other things than sockets is not given away: then this is false, and whatever the switch
 /// needs there has to be made before it leaves root.
 ///
 /// # Errors
 /// If the directory is somebody else's, or root's and not given away although a group is to use the sockets.
-pub fn give_rundir(rundir: &Path, to: &Identity) -> Result<bool> {
+pub fn give_rundir(rundir: &Path, to: &Identity, socket_mode: u16) -> Result<bool> {
     if rustix::process::geteuid().is_root() && !give(rundir, to.uid, to.gid)? {
         anyhow::ensure!(
             to.socket_group.is_none(),
@@ -121,22 +122,29 @@ pub fn give_rundir(rundir: &Path, to: &Identity) -> Result<bool> {
         );
         return Ok(false);
     }
-    to.socket_group.map_or(Ok(()), |group| open_to_group(rundir, group))?;
+    open_to(rundir, to.socket_group, socket_mode)?;
     Ok(true)
 }
 
-/// Lets a group into the directory. Its set-group-ID bit gives the group each socket that is made there later, when the
-/// switch may not be allowed to. Source: inode(7).
-fn open_to_group(rundir: &Path, group: u32) -> Result<()> {
-    let context = || format!("rundir {}: giving it to group {group} (switch.socket-group)", rundir.display());
+/// Lets a group into the directory, and others by if the sockets' mode does. Its set-group-ID bit gives the group each socket that
+/// is made there later, when the switch may not be allowed to. Source: inode(7).
+fn open_to(rundir: &Path, group: Option<u32>, socket_mode: u16) -> Result<()> {
+    let whom = || group.map_or("others".to_owned(), |group| format!("group {group}"));
+    let context =
+        || format!("rundir {}: opening it to {} (switch.socket-group, socket-mode)", rundir.display(), whom());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(rundir, flags, Mode::empty()).with_context(context)?;
     let found = rustix::fs::fstat(&dir).with_context(context)?;
-    let wanted = (found.st_mode & 0o777) | 0o2750;
-    if (found.st_gid, found.st_mode & 0o7777) == (group, wanted) {
+    // To connect takes the right to write to the socket, and to search its directory.
+    let search = u32::from(socket_mode & 0o022) >> 1;
+    let wanted = (found.st_mode & 0o777) | group.map_or(0, |_| 0o2750) | search;
+    let owner = group.unwrap_or(found.st_gid);
+    if (found.st_gid, found.st_mode & 0o7777) == (owner, wanted) {
         return Ok(());
     }
-    rustix::fs::fchown(&dir, None, Some(rustix::fs::Gid::from_raw(group))).with_context(context)?;
+    if found.st_gid != owner {
+        rustix::fs::fchown(&dir, None, Some(rustix::fs::Gid::from_raw(owner))).with_context(context)?;
+    }
     // Behind the change of owner, which clears the bit.
     rustix::fs::fchmod(&dir, Mode::from_raw_mode(wanted)).with_context(context)
 }
@@ -291,9 +299,20 @@ mod tests {
         std::fs::set_permissions(dir.path(), private).unwrap();
         let group = rustix::process::getegid().as_raw();
         for _ in 0..2 {
-            open_to_group(dir.path(), group).unwrap();
+            open_to(dir.path(), Some(group), 0o660).unwrap();
             let meta = std::fs::metadata(dir.path()).unwrap();
             assert_eq!((meta.gid(), meta.mode() & 0o7777), (group, 0o2750));
+        }
+    }
+
+    #[test]
+    fn whom_the_sockets_mode_lets_in_the_directory_lets_by() {
+        let dir = tempfile::tempdir().unwrap();
+        for (socket_mode, wanted) in [(0o600, 0o700), (0o660, 0o710), (0o666, 0o711)] {
+            let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            std::fs::set_permissions(dir.path(), private).unwrap();
+            open_to(dir.path(), None, socket_mode).unwrap();
+            assert_eq!(std::fs::metadata(dir.path()).unwrap().mode() & 0o7777, wanted, "sockets of {socket_mode:o}");
         }
     }
 

@@ -111,15 +111,15 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     let control = rundir.join(rundir::CONTROL_SOCKET);
     // Before ports are opened: another switch that runs may have the same ones.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
-    let is_own = privileges::give_rundir(&rundir, &identity)?;
     let (socket_mode, mut kinds) = (config.switch.socket_mode(), config.switch.port_types.clone());
+    let is_own = privileges::give_rundir(&rundir, &identity, socket_mode)?;
     start_log_of(&config, &log, &identity)?;
     config.warnings().iter().for_each(|text| tracing::warn!("{text}"));
     let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
     kinds.extend(switch.port_kinds());
     if !is_own {
-        make_sockets_as_root(&process, &rundir, socket_mode)?;
+        make_sockets_as_root(&process, &rundir, SocketMode::Bits(socket_mode))?;
     }
     leave_root(&identity, &kinds)?;
     if keeps_tables(&process) {
@@ -131,7 +131,8 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     watchdog::start(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
-    let (server, endpoint) = listen(&process, &rundir, &control, socket_mode).inspect_err(|_| process.stop_switch())?;
+    let (server, endpoint) =
+        listen(&process, &rundir, &control, SocketMode::Bits(socket_mode)).inspect_err(|_| process.stop_switch())?;
     tracing::info!("running, control socket {}", control.display());
     service_manager::tell(&Notice::Ready);
     let why = attend(&process, options);

@@ -23,7 +23,7 @@ pub use value::{Affinity, AutoOr, Duration, FileMode, InvProb, Share, Size};
 
 use crate::privileges::Identity;
 use serde::Deserialize;
-use sluice_connmgr::{BUNDLE_MEMORY, SocketMode};
+use sluice_connmgr::BUNDLE_MEMORY;
 use sluice_datapath::Level;
 use sluice_ofproto::RULE_MEMORY;
 use std::path::{Path, PathBuf};
@@ -180,9 +180,9 @@ pub struct Datapath {
 
 impl Switch {
     /// The mode of the sockets: the owner's, and that of the group that may use them, if one is named.
-    pub fn socket_mode(&self) -> SocketMode {
+    pub fn socket_mode(&self) -> u16 {
         let default = if self.socket_group.is_some() { 0o660 } else { 0o600 };
-        SocketMode::Bits(self.socket_mode.map_or(default, |mode| mode.0))
+        self.socket_mode.map_or(default, |mode| mode.0)
     }
 
     /// Whom the switch runs as.

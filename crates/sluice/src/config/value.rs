@@ -117,9 +117,24 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// A text, or what was taken for one.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum TextOrNumber {
+    Text(String),
+    Number(i64),
+}
+
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        // Without quotes it would be a decimal number.
+        let text = match TextOrNumber::deserialize(deserializer)? {
+            TextOrNumber::Text(text) => text,
+            TextOrNumber::Number(number) => {
+                let message = format_args!("{number} is not a mode; expected octal digits in quotes, as in \"0660\"");
+                return Err(de::Error::custom(message));
+            }
+        };
         let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..b'8').contains(&digit));
         let mode = u16::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
         mode.map(FileMode).ok_or_else(|| {
