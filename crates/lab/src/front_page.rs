@@ -59,6 +59,7 @@ mod tests {
         let dir = format!("{}/../../docs/results/2026-11-21-lab-peer", env!("CARGO_MANIFEST_DIR"));
         let svg = plot(Path::new(&dir)).unwrap();
         assert!(svg.contains(">Sluice beside Open vSwitch") && svg.contains("lower is better"), "{svg}");
+        assert!(svg.contains("stroke:#0072b2;stroke:var(--c1)") && svg.contains("fill:#222;fill:var(--ink)"), "{svg}");
         for (_, name) in LINES {
             assert!(svg.contains(&format!(">{name}</text>")), "{name}");
         }

@@ -40,6 +40,7 @@ fn verdict(record: &Record) -> String {
         },
         (Some(_), 0, _) => "not measured".to_owned(),
         (Some(_), _, []) if undecided == points => format!("undecided at all {points} points"),
+        (Some(_), _, []) if points - undecided == 1 => "aim reached at the one point that is decided".to_owned(),
         (Some(_), _, []) => format!("aim reached at all {} points that are decided", points - undecided),
         (Some(_), _, [first, more @ ..]) => {
             let more = if more.is_empty() { String::new() } else { format!(", and {} more below", more.len()) };
@@ -85,11 +86,11 @@ mod tests {
     fn a_verdict_is_a_sentence_and_claims_nothing_that_was_not_measured() {
         let (won, lost) = (point(100.0, 110.0, [1.0, 1.0]), point(110.0, 100.0, [1.0, 1.0]));
         assert_eq!(verdict(&record(vec![], &[], false)), "not measured");
-        assert_eq!(verdict(&record(vec![won], &[], false)), "aim reached at all 1 points that are decided");
+        assert_eq!(verdict(&record(vec![won], &[], false)), "aim reached at the one point that is decided");
         let noisy = point(110.0, 100.0, [0.9, 1.1]);
         assert_eq!(verdict(&record(vec![noisy.clone()], &[], false)), "undecided at all 1 points");
         let text = verdict(&record(vec![noisy, point(100.0, 110.0, [1.0, 1.0])], &[], false));
-        assert_eq!(text, "aim reached at all 1 points that are decided; 1 of 2 points are undecided");
+        assert_eq!(text, "aim reached at the one point that is decided; 1 of 2 points are undecided");
         let text = verdict(&record(vec![lost.clone(), lost], &["busy"], true));
         assert!(text.starts_with("aim missed: 1k flows: auto: 110 cycles, emc: 100 (1.10 times)"), "{text}");
         assert!(text.contains(", and 1 more below; the run was stopped"), "{text}");

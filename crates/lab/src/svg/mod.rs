@@ -49,7 +49,19 @@ pub fn element(figure: &Figure) -> String {
 pub fn document(figure: &Figure) -> String {
     let svg = draw(figure, TITLE);
     let at = svg.find('>').map_or(0, |at| at + 1);
-    format!("{}<style>{STYLE}</style>{}", &svg[..at], &svg[at..])
+    format!("{}<style>{}</style>{}", &svg[..at], with_constants(STYLE), &svg[at..])
+}
+
+/// A style sheet with each colour as a constant, too: browsers know variables, but not every program that shows a file does.
+fn with_constants(style: &str) -> String {
+    let light = style.split_once("@media").map_or(style, |(light, _)| light);
+    let colours = light.split(['{', ';']).filter_map(|part| part.trim().strip_prefix("--")?.split_once(':'));
+    colours.fold(style.to_owned(), |style, (name, colour)| {
+        ["fill", "stroke"].iter().fold(style, |style, property| {
+            let variable = format!("{property}:var(--{name})");
+            style.replace(&variable, &format!("{property}:{colour};{variable}"))
+        })
+    })
 }
 
 /// Draws a figure below a strip of this height for its title.
