@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages on a bare Debian 12, in a directory: installed beside Open vSwitch, chosen, restarted by ovs-ctl without the
-# kernel's module, upgraded, removed while they run, and purged without a trace. Flows survive each change of the daemon.
+# kernel's module, upgraded, with DPDK and without again, removed while they run, and purged without a trace. Flows survive each
+# change of the daemon. Also: the service's configuration runs and its log is rotated, and lintian finds no error.
 # Needs root, mmdebstrap and debhelper; the root is made from this machine's own sources of Debian's packages, once (ROOT_TAR keeps it).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,6 +16,7 @@ root=$dir/root s=$lane-$$
 fail() { echo "$lane: $*" >&2; tail -20 "$root"/var/log/openvswitch/*.log >&2 2> /dev/null || true; exit 1; }
 finish() {
     local pidfile
+    [ -z "${service:-}" ] || kill "$service" 2> /dev/null || true
     for pidfile in "$root"/run/openvswitch/*.pid; do [ -e "$pidfile" ] && kill "$(cat "$pidfile")" 2> /dev/null; done
     for ns in "$s" "$s-port1" "$s-port2"; do ip netns del "$ns" 2> /dev/null || true; done
     umount -l "$root/proc" "$root/dev" "$root/sys" 2> /dev/null || true
@@ -27,14 +29,28 @@ until_true() { local _; for _ in $(seq 600); do "$@" > /dev/null 2>&1 && return 
 ci/build-deb
 first=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 VERSION=$first+next ci/build-deb
+architecture=$(dpkg --print-architecture)
+with_dpdk=no
+[ "${DPDK:-yes}" != yes ] || with_dpdk=yes
+if command -v lintian > /dev/null; then
+    lintian --fail-on error target/deb/sluice*_"${first}"_"$architecture".deb > "$dir/lintian" 2>&1 || fail "$(cat "$dir/lintian")"
+    echo "$lane: lintian: $(grep -c '^W:' "$dir/lintian" || true) warnings, no error"
+else
+    echo "SKIPPED packages: lintian is not installed (ci/install-packages)"
+fi
 
 tar=${ROOT_TAR:-$dir/root.tar}
 if [ ! -e "$tar" ]; then
     apt-config dump | grep '^Acquire' > "$dir/apt.conf"
     # Debian's own sources alone, of those that this machine uses.
     mapfile -t sources < <(grep -l debian-archive-keyring /etc/apt/sources.list.d/* 2> /dev/null || echo /etc/apt/sources.list)
+    # What the packages depend on; dpkg alone fetches nothing.
+    wanted=openvswitch-switch,iproute2,iputils-ping,systemd,logrotate,kmod,procps
+    for package in target/deb/sluice*_"${first}"_"$architecture".deb; do
+        wanted+=,$(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -vx sluice | paste -sd,)
+    done
     mmdebstrap --quiet --variant=minbase --aptopt="$dir/apt.conf" --aptopt='Acquire::Languages "none"' \
-        --include=openvswitch-switch,iproute2,iputils-ping,systemd,logrotate,kmod,procps bookworm "$tar" "${sources[@]}"
+        --include="$wanted" bookworm "$tar" "${sources[@]}"
 fi
 mkdir "$root"
 tar -C "$root" -xf "$tar"
@@ -71,7 +87,7 @@ works_with() {
 }
 listing > "$dir/before"
 
-install "sluice_${first}_$(dpkg --print-architecture).deb"
+install "sluice_${first}_$architecture.deb"
 [ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/openvswitch-switch/ovs-vswitchd ] || fail "Debian's daemon is not the chosen one any more"
 inside getent passwd sluice > /dev/null || fail "no user sluice"
 inside sluice --version | grep -q "$first" || fail "sluice does not run"
@@ -80,7 +96,19 @@ for file in man/man1/sluice.1.gz man/man1/sluice-run.1.gz man/man5/sluice.toml.5
     [ -s "$root/usr/share/$file" ] || fail "no $file"
 done
 bash -n "$root/usr/share/bash-completion/completions/sluice" || fail "the completion for bash"
-inside logrotate --debug /etc/logrotate.d/sluice > "$dir/logrotate" 2>&1 || fail "logrotate: $(cat "$dir/logrotate")"
+
+# The service's switch, started as its unit starts it, and its log.
+ip netns exec "$s" chroot "$root" sluice run --quiet /etc/sluice/sluice.toml > "$dir/service" 2>&1 &
+service=$!
+until_true inside sluice ctl version || fail "the service's switch does not answer: $(cat "$dir/service")"
+[ "$(inside stat -c %U /run/sluice/sluice.ctl)" = sluice ] || fail "the switch runs as $(inside stat -c %U /run/sluice/sluice.ctl)"
+inside logrotate --force /etc/logrotate.d/sluice > "$dir/logrotate" 2>&1 || fail "logrotate: $(cat "$dir/logrotate")"
+[ -s "$root/var/log/sluice/sluice.log.1" ] || fail "the log was not rotated: $(ls -l "$root/var/log/sluice")"
+inside sluice ctl sluice/reload > /dev/null || fail "no reload"
+until_true test -s "$root/var/log/sluice/sluice.log" || fail "after the rotation nothing is in the log: $(ls -l "$root/var/log/sluice")"
+kill "$service"
+wait "$service" || fail "the service's switch ended with $?"
+echo "$lane: the service's switch runs as user sluice, and its log is rotated"
 said=$(systemd-analyze verify --man=no --root="$root" /lib/systemd/system/sluice.service 2>&1 | grep -i sluice || true)
 [ -z "$said" ] || fail "systemd-analyze: $said"
 
@@ -98,11 +126,29 @@ works_with /usr/lib/sluice/sluice "ovs-ctl start"
 ovs_ctl restart
 works_with /usr/lib/sluice/sluice "ovs-ctl restart"
 
-install "sluice_$first+next_$(dpkg --print-architecture).deb"
+install "sluice_$first+next_$architecture.deb"
 grep -q 'ovs-ctl restart keeps flows' "$dir/dpkg" || fail "the upgrade does not say what to do: $(cat "$dir/dpkg")"
 [ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/sluice/sluice ] || fail "the upgrade takes the choice back"
 ovs_ctl restart
 works_with /usr/lib/sluice/sluice "upgraded"
+
+if [ "$with_dpdk" = yes ]; then
+    install "sluice-dpdk_$first+next_$architecture.deb"
+    [ "$(inside readlink -f /usr/bin/sluice)" = /usr/lib/sluice-dpdk/sluice ] || fail "sluice is not the one with DPDK"
+    [ "$(inside readlink -f /usr/sbin/ovs-vswitchd)" = /usr/lib/sluice/sluice ] || fail "the second package takes the choice"
+    inside update-alternatives --quiet --set ovs-vswitchd /usr/lib/sluice-dpdk/ovs-vswitchd
+    ovs_ctl restart
+    works_with /usr/lib/sluice-dpdk/sluice "with DPDK"
+    inside ovs-vsctl add-port br0 null0 -- set interface null0 type=dpdk options:dpdk-devargs=net_null0
+    [ "$(inside ovs-vsctl get interface null0 error)" = '[]' ] || fail "a DPDK port: $(inside ovs-vsctl get interface null0 error)"
+    inside ovs-vsctl del-port null0
+    inside dpkg -r sluice-dpdk > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"
+    [ "$(inside readlink -f /usr/bin/sluice)" = /usr/lib/sluice/sluice ] || fail "sluice is not the plain one again"
+    # Removed while it was chosen: the choice falls back to the alternatives' own, which is Debian's daemon.
+    inside update-alternatives --quiet --set ovs-vswitchd /usr/lib/sluice/ovs-vswitchd
+    ovs_ctl restart
+    works_with /usr/lib/sluice/sluice "without DPDK again"
+fi
 
 # Back, by the removal of the package while it runs. Debian's daemon insists on the module, so it is started as ovs-ctl does.
 pings > /dev/null || fail "no ping before the removal"
