@@ -46,6 +46,8 @@ if [ ! -e "$tar" ]; then
     mapfile -t sources < <(grep -l debian-archive-keyring /etc/apt/sources.list.d/* 2> /dev/null || echo /etc/apt/sources.list)
     # What the packages depend on; dpkg alone fetches nothing.
     wanted=openvswitch-switch,iproute2,iputils-ping,systemd,logrotate,kmod,procps
+    # A driver for a port without hardware; the packages recommend those of cards.
+    [ "$with_dpdk" = no ] || wanted+=,$(apt-cache search --names-only "^librte-net-null[0-9]+$" | cut -d" " -f1)
     for package in target/deb/sluice*_"${first}"_"$architecture".deb; do
         wanted+=,$(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -vx sluice | paste -sd,)
     done
