@@ -4,7 +4,7 @@
 tunnels.py SLUICE [--packets N] [--seed N]     a line for what differs, then a line that ci.sh counts
 
 Both run as daemons with dummy devices. Packets that come to the bridge under the tunnels are of VXLAN, Geneve with options, GRE and
-ERSPAN, over IPv4 and IPv6, whole or broken in one place. What comes out of a tunnel leaves by a port with the
+ERSPAN, over IPv4 and IPv6, and of GRE, VXLAN-GPE and GTP-U that carry packets without Ethernet headers, whole or broken in one place. What comes out of a tunnel leaves by a port with the
 tunnel's fields written into its Ethernet header, and goes back into a tunnel as well, which encapsulates it. UDP source ports are left out: each
 switch hashes for itself; the checksums over them are checked instead.
 """
@@ -23,6 +23,7 @@ WORLDS = {
     "ip6gre": ("6", 1, [("ip6gre", 15, "key=flow"), ("ip6gre", 16, "key=7 csum=true")]),
     "erspan": ("4", 1, [("erspan", 17, ERSPAN)]),
     "ip6erspan": ("6", 1, [("ip6erspan", 17, ERSPAN)]),
+    "bare": ("4", 3, [("gre", 19, "key=flow packet_type=legacy_l3"), ("gre", 15, "key=flow"), ("gtpu", 20, "key=flow"), ("vxlan", 21, "key=flow exts=gpe packet_type=legacy_l3")]),
 }
 # What becomes of a packet that a tunnel has given: its tunnel's fields go into its addresses, then it leaves by p2; and it goes back.
 ID = "move:NXM_NX_TUN_ID[0..23]->NXM_OF_ETH_SRC[0..23],"
@@ -32,10 +33,15 @@ SHOWN = {
     "geneve": [("tun_metadata0,tun_metadata1,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_TUN_METADATA1[0..15]->NXM_OF_ETH_DST[32..47],"),
                ("tun_metadata0,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],"), ("", ID)],
     "gre": [("", "move:NXM_NX_TUN_ID[0..31]->NXM_OF_ETH_SRC[0..31],")],
+    "gtpu": [("tun_gtpu_flags=0x30,", "move:NXM_NX_TUN_ID[0..31]->NXM_OF_ETH_SRC[0..31],"), ("", ID)],
     "erspan": [("", "move:NXM_NX_TUN_ID[0..9]->NXM_OF_ETH_SRC[0..9],move:tun_erspan_idx[0..19]->NXM_OF_ETH_DST[0..19],move:tun_erspan_hwid[0..5]->NXM_OF_ETH_DST[20..25],")],
 }
 OPTIONS = ((0x102, 0x80, 4), (0x102, 1, 8))
 
+# Ports whose tunnels carry packets without Ethernet headers, and what their frames are before: of GRE not tagged, else IPv4 and IPv6.
+BARE = {19: (0, 2, 3), 20: (2, 3), 21: (2, 3)}
+
+def kinds(number): return BARE.get(number, range(4))
 def port_number(number, family): return number if family == "4" else number + 20
 def mac(text): return bytes.fromhex(text.replace(":", ""))
 def address(text): return ipaddress.ip_address(text).packed
@@ -179,12 +185,12 @@ class Packets:
     def __init__(self, seed, world):
         self.random, (self.families, _, self.tunnels) = random.Random(f"{seed} {world}"), WORLDS[world]
 
-    def inner(self, dst=None, src=None):
+    def inner(self, dst=None, src=None, kinds=range(4)):
         """A frame, as long as it says."""
         r = self.random
         head = (dst or r.randbytes(6)) + (src or r.randbytes(6))
         payload = r.randbytes(r.choice((0, 1, 7, 64, 300)))
-        kind = r.randrange(4)
+        kind = r.choice(kinds)
         if kind == 0: return head + b"\x90\0" + payload + bytes(20)
         udp = struct.pack(">HHHH", r.randrange(65536), r.randrange(65536), 8 + len(payload), 0) + payload
         if kind == 1: return head + b"\x81\0" + struct.pack(">H", r.randrange(1, 4095)) + self.ip4(udp, 17, bytes(4), bytes(4))
@@ -208,14 +214,21 @@ class Packets:
 
     def outer(self, is6):
         """A packet of a tunnel: its bytes, and where its tunnel's header begins."""
-        r, inner = self.random, self.inner()
-        kind, key = r.choice(self.tunnels)[0].removeprefix("ip6"), r.choice((0, 7, r.randrange(1 << 24)))
-        if kind in ("vxlan", "geneve"):
-            if kind == "geneve":
+        r = self.random
+        kind, number, options = r.choice(self.tunnels)
+        kind, key, ethertype = kind.removeprefix("ip6"), r.choice((0, 7, r.randrange(1 << 24))), 0x6558
+        inner = self.inner(kinds=kinds(number))
+        if number in BARE: ethertype, inner = struct.unpack_from(">H", inner, 12)[0], inner[14:]
+        if kind in ("vxlan", "geneve", "gtpu"):
+            if kind == "gtpu":
+                optional = r.choice((b"", b"", struct.pack(">HBB", r.randrange(65536), 0, 0)))
+                header = struct.pack(">BBHI", 0x32 if optional else 0x30, 255, len(optional + inner), key) + optional
+            elif number in BARE: header = struct.pack(">II", 0x0c000000 | {0x0800: 1, 0x86dd: 2}[ethertype], key << 8)
+            elif kind == "geneve":
                 options = self.options()
                 header = struct.pack(">BBHI", len(options) // 4, r.choice((0, 0, 0x40, 0x80)), 0x6558, key << 8) + options
             else: header = struct.pack(">II", 0x08000000, key << 8)
-            port, body = {"vxlan": 4789, "geneve": 6081}[kind], header + inner
+            port, body = {"vxlan": 4789, "geneve": 6081, "gtpu": 2152}[kind], header + inner
             l4, proto = struct.pack(">HHHH", r.randrange(1024, 65536), port, 8 + len(body), 0) + body, 17
         else:
             proto = 47
@@ -223,7 +236,7 @@ class Packets:
                 flags, words = r.choice((0, 0x2000, 0x2000, 0x3000, 0x8000, 0xa000, 0xb000)), b""
                 for flag, word in ((0x8000, 0), (0x2000, key), (0x1000, r.randrange(1 << 32))):
                     if flags & flag: words += struct.pack(">I", word)
-                l4 = bytearray(struct.pack(">HH", flags, 0x6558) + words + inner)
+                l4 = bytearray(struct.pack(">HH", flags, ethertype) + words + inner)
                 if flags & 0x8000: l4[4:6] = struct.pack(">H", checksum(bytes(l4)))
             else:
                 version = r.choice((1, 1, 2))
@@ -242,8 +255,10 @@ class Packets:
         """A packet with a flaw in its tunnel's headers: a bit, a byte, or its end."""
         r, packet = self.random, bytearray(packet)
         how, is_udp = r.randrange(3), (packet[20] if l4 == 54 else packet[23]) == 17
-        # Open vSwitch reads no length of UDP and no group policy of VXLAN, but bits of ERSPAN's index that are reserved.
-        skipped = (12, 13) if not is_udp else (4, 5, 8) if packet[l4 + 2:l4 + 4] == b"\x12\xb5" else (4, 5)
+        # Open vSwitch reads no length of UDP, no group policy of VXLAN, no length, version and extension of GTP-U, but bits of ERSPAN's index that
+        # are reserved.
+        udp = {b"\x12\xb5": (4, 5, 8), b"\x08\x68": (4, 5, 8, 10, 11)}.get(bytes(packet[l4 + 2:l4 + 4]), (4, 5))
+        skipped = udp if is_udp else (12, 13)
         places = [at for at in range(min(24, len(packet) - l4)) if at not in skipped]
         if how == 0: packet[l4 + r.choice(places)] ^= 1 << r.randrange(8)
         elif how == 1: packet[l4 + r.choice(places)] = r.randrange(256)
@@ -253,8 +268,9 @@ class Packets:
     def next(self):
         r = self.random
         if r.randrange(4) == 0:
-            number = port_number(r.choice(self.tunnels)[1], r.choice(self.families))
-            return "p2", self.inner(dst=b"\x02\0\0\0" + struct.pack(">H", r.randrange(1024)), src=bytes((2, 0, 0, 0, 0, number)))
+            of, family = r.choice(self.tunnels)[1], r.choice(self.families)
+            ends = {"dst": b"\x02\0\0\0" + struct.pack(">H", r.randrange(1024)), "src": bytes((2, 0, 0, 0, 0, port_number(of, family)))}
+            return "p2", self.inner(**ends, kinds=kinds(of))
         packet, l4 = self.outer(r.choice(self.families) == "6")
         return "p1", self.broken(packet, l4) if r.randrange(3) == 0 else packet
 

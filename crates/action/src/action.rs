@@ -1,9 +1,9 @@
 //! Datapath actions.
 
 use crate::{BondTarget, Ct, SFlowAction};
-use sluice_flow::TunnelKey;
 use sluice_flow::geneve::{GeneveOption, OptionMap};
 use sluice_flow::layout::Span;
+use sluice_flow::{Mac, TunnelKey};
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::TunnelHeader;
 
@@ -90,6 +90,17 @@ pub enum Action {
         /// The options of Geneve that fields stand for; `None` if there are none.
         options: Option<std::sync::Arc<OptionMap>>,
     },
+    /// Give a packet without an Ethernet header one with these addresses.
+    PushEth {
+        /// The source.
+        src: Mac,
+        /// The destination.
+        dst: Mac,
+    },
+    /// Take off the Ethernet header, for a tunnel that carries packets without one.
+    ///
+    /// The bytes stay in front of the packet until the tunnel's header takes their place.
+    PopEth,
     /// Push an 802.1Q or 802.1ad tag.
     PushVlan {
         /// The tag protocol id.
@@ -237,6 +248,8 @@ impl Action {
             Action::Set { .. }
             | Action::SetTunnel(_)
             | Action::TunnelPush(_)
+            | Action::PushEth { .. }
+            | Action::PopEth
             | Action::PushVlan { .. }
             | Action::PopVlan
             | Action::PushMpls { .. }

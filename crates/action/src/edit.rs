@@ -19,6 +19,7 @@ use sluice_packet::{Layers, Packet, VlanLimit};
 pub fn edit(action: &Action, packet: &mut Packet, limit: VlanLimit) -> Result<(), EditError> {
     match action {
         Action::Set { header, fields } => set(*header, fields, packet.bytes_mut(), limit),
+        Action::PushEth { src, dst } => edit::set_ethernet(packet, src.0, dst.0),
         Action::PushVlan { tpid, tci } => edit::push_vlan(packet, *tpid, *tci),
         Action::PopVlan => edit::pop_vlan(packet),
         Action::PushMpls { ethertype, lse } => edit::push_mpls(packet, *ethertype, *lse, limit),

@@ -2,8 +2,9 @@
 
 use crate::{Actions, FlowMemory, Translation};
 use sluice_fate::DropReason;
-use sluice_flow::layout::PACKET_LINES;
+use sluice_flow::layout::{self, PACKET_LINES};
 use sluice_flow::{Line, PacketKey};
+use sluice_packet::headers::ETHERNET_SIZE;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -73,6 +74,16 @@ pub struct FlowStats {
     pub tcp_flags: u16,
     /// When it was installed, milliseconds of the switch's clock.
     pub created_ms: u64,
+}
+
+impl FlowStats {
+    /// What came, for packets with that key: the datapath counts those without an Ethernet header with the zeros that stand
+    /// in front of them.
+    pub fn as_received(self, key: &PacketKey) -> FlowStats {
+        let is_bare = key.number(layout::TUN_PAYLOAD) == u64::from(layout::PAYLOAD_BARE);
+        let filler = if is_bare { self.packets * ETHERNET_SIZE as u64 } else { 0 };
+        FlowStats { bytes: self.bytes.saturating_sub(filler), ..self }
+    }
 }
 
 /// What a translation remembers, as the datapath sees it.
@@ -227,7 +238,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use proptest::sample::select;
-    use sluice_flow::layout::{self, Span};
+    use sluice_flow::layout::Span;
 
     /// A field of each line of a key.
     const FIELDS: [Span; 5] =
@@ -239,6 +250,15 @@ mod tests {
             fields.iter().for_each(|(span, value)| key.set(*span, &[*value; 16][..span.size]));
             key
         })
+    }
+
+    #[test]
+    fn zeros_in_front_of_a_packet_are_not_counted() {
+        let stats = FlowStats { packets: 3, bytes: 306, ..FlowStats::default() };
+        let mut key = PacketKey::ZERO;
+        assert_eq!(stats.as_received(&key), stats);
+        key.set(layout::TUN_PAYLOAD, &[layout::PAYLOAD_BARE]);
+        assert_eq!(stats.as_received(&key).bytes, 264);
     }
 
     proptest! {

@@ -61,6 +61,7 @@ const METADATA: &[Span] = &[
     layout::TUN_TP_DST,
     layout::TUN_GBP_ID,
     layout::TUN_GBP_FLAGS,
+    layout::TUN_PAYLOAD,
     layout::TUN_ERSPAN_IDX,
     layout::TUN_ERSPAN_VER,
     layout::TUN_ERSPAN_DIR,

@@ -322,6 +322,15 @@ impl Executor {
                     _ => action_context.is_dirty = true,
                 }
             }
+            Action::PushEth { src, dst } => {
+                action_context.edit(action, context.vlan_limit)?;
+                let key = &mut *action_context.key;
+                key.set(layout::DL_SRC, &src.0);
+                key.set(layout::DL_DST, &dst.0);
+                if key.number(layout::TUN_PAYLOAD) == u64::from(layout::PAYLOAD_BARE) {
+                    key.set(layout::TUN_PAYLOAD, &[layout::PAYLOAD_WITH_ETHERNET]);
+                }
+            }
             _ => {
                 action_context.edit(action, context.vlan_limit)?;
                 action_context.is_dirty = true;

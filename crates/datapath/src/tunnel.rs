@@ -7,6 +7,7 @@ use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
 use sluice_flow::{Line, Metadata, PacketKey, extract, layout};
+use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_packet::{Packet, VlanLimit};
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{self, PerPacket};
@@ -27,7 +28,7 @@ pub(crate) fn push(
     context: &Context<'_, '_>,
 ) -> Result<(), DropReason> {
     action_context.renew_key(context.vlan_limit)?;
-    let size = push.header.bytes().len() as u16;
+    let size = push.header.growth() as u16;
     action_context.packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
     let per_packet = PerPacket {
         source_port: source_port(five_tuple(action_context.key, 0)),
@@ -64,9 +65,17 @@ pub(crate) fn pop(
         Some(map) => read_options(map, packet.bytes().get(popped.options.clone()))?,
         None => None,
     };
-    let size = u16::try_from(popped.inner.start).map_err(|_| DropReason::TunnelPop)?;
+    // What came without an Ethernet header gets one: its bytes take the place of the outer header's last.
+    let is_bare = popped.tunnel.payload_type != 0;
+    let start = popped.inner.start - if is_bare { ETHERNET_SIZE } else { 0 };
+    let size = u16::try_from(start).map_err(|_| DropReason::TunnelPop)?;
     // Like Open vSwitch, what follows the outer packet's end stays: an inner frame may have padding, and tells its own length.
     packet.frame.trim_front(size);
+    if is_bare && let Some(header) = packet.bytes_mut().first_chunk_mut::<ETHERNET_SIZE>() {
+        let [.., high, low] = header;
+        [*high, *low] = popped.tunnel.payload_type.to_be_bytes();
+        header[..ETHERNET_SIZE - 2].fill(0);
+    }
     packet.rss_hash = 0;
     let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0);
     extract(packet.bytes(), &known.with_vlan_limit(vlan_limit), key).map_err(|_| DropReason::TunnelPop)?;

@@ -7,7 +7,7 @@ use sluice_action::{Action, Fate, PortNo, Translation, TunnelPush, XcacheHandle}
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
-use sluice_flow::{PacketKey, TunnelKey, layout, tunnel_flags};
+use sluice_flow::{Mac, PacketKey, TunnelKey, layout, tunnel_flags};
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader};
 use sluice_tunnel::{TunnelKind, parse};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -131,6 +131,62 @@ fn a_bad_peers_packets_are_dropped_by_name() {
     }
     let unknown = encapsulated(&[option(OptionKind { kind: 1, ..KNOWN })], &inner());
     assert_eq!(decapsulate(unknown), (vec![inner()], 0), "an option that is not critical is skipped");
+}
+
+/// A packet without an Ethernet header, in a GRE header.
+fn bare(payload_type: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = [&[2; 6][..], &[4; 6], &[8, 0]].concat();
+    let mut ip = vec![0x45, 0, 0, 24 + payload.len() as u8, 0, 0, 0, 0, 64, 47, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+    let sum = sluice_packet::checksum::internet(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(ip);
+    packet.extend([0, 0]);
+    packet.extend(payload_type.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn a_packet_without_ethernet_gets_addresses_and_loses_them_again() {
+    let (src, dst) = (Mac([6; 6]), Mac([8; 6]));
+    let (datapath, feed, sent) = datapath(move |key| {
+        let (payload, ethernet) = (key.number(layout::TUN_PAYLOAD), key.get(layout::DL_DST));
+        match (key.in_port(), key.recirc_id()) {
+            (1, _) => vec![Action::TunnelPop { backend: BACKEND, kind: TunnelKind::Gre, options: None }],
+            (9, 0) => {
+                assert_eq!((payload, ethernet), (u64::from(layout::PAYLOAD_BARE), &[0; 6][..]));
+                assert_eq!((key.number(layout::DL_TYPE), key.number(layout::TP_DST)), (0x0800, 2));
+                vec![Action::PushEth { src, dst }, Action::Recirc(7)]
+            }
+            (9, 7) => {
+                assert_eq!((payload, ethernet), (u64::from(layout::PAYLOAD_WITH_ETHERNET), &dst.0[..]));
+                vec![Action::Output(PortNo(2)), Action::PopEth, bare_push(), Action::Output(PortNo(2))]
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    let ip = inner()[IP_AT..].to_vec();
+    run(&datapath, &feed, &[bare(0x0800, &ip)]);
+    let sent = sent.lock().unwrap();
+    assert_eq!(sent[0], [&dst.0[..], &src.0, &[8, 0], &ip].concat());
+    assert_eq!(sent[1], bare(0x0800, &ip));
+    let (datapath, feed, _) =
+        self::datapath(|_| vec![Action::TunnelPop { backend: BACKEND, kind: TunnelKind::Gre, options: None }]);
+    run(&datapath, &feed, &[bare(0x8100, &[0; 60]), bare(0x0005, &[0; 60])]);
+    assert_eq!(datapath.totals().dropped(DropReason::TunnelPop), 2, "a tag without addresses, and a length");
+}
+
+/// Pushes the header that [`bare`] has.
+fn bare_push() -> Action {
+    let given = [("remote_ip", "10.9.0.2"), ("df_default", "false"), ("packet_type", "legacy_l3")];
+    let given = given.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let config = parse("t", TunnelKind::Gre, &given).unwrap().config;
+    let src: Ipv6Addr = Ipv4Addr::new(10, 9, 0, 1).to_ipv6_mapped();
+    let dst = Ipv4Addr::new(10, 9, 0, 2).to_ipv6_mapped().to_bits();
+    let key = TunnelKey { src: src.to_bits(), dst, ttl: 64, payload_type: 0x0800, ..TunnelKey::default() };
+    let link = OuterLink { link_dst: [2; 6], link_src: [4; 6], src };
+    let header = TunnelHeader::build(&config, &key, &[], &link).unwrap();
+    Action::TunnelPush(Arc::new(TunnelPush { backend: BACKEND, header, out_port: PortNo(100) }))
 }
 
 #[test]

@@ -211,6 +211,9 @@ impl FlowKey {
                 out.get_mut(wide).fill(0);
             }
         }
+        if out.number(layout::TUN_PAYLOAD) == u64::from(layout::PAYLOAD_BARE) {
+            out.set_bare_type(Some(out.number(layout::DL_TYPE) as u16));
+        }
         out
     }
 
@@ -242,6 +245,18 @@ impl FlowKey {
     /// Whether the packet came by a tunnel or is to leave by one: it has a destination there.
     pub fn has_tunnel(&self) -> bool {
         [layout::TUN_IPV4_DST, layout::TUN_IPV6_DST].iter().any(|span| self.get(*span).iter().any(|b| *b != 0))
+    }
+
+    /// The Ethernet type of a packet that has no Ethernet header; `None`: it has one. Source: OpenFlow 1.5, 7.2.3.11
+    /// (name space 1 of packet types).
+    pub fn bare_type(&self) -> Option<u16> {
+        let packet_type = self.number(layout::PACKET_TYPE);
+        (packet_type >> 16 == 1).then_some(packet_type as u16)
+    }
+
+    /// Makes the packet one that has no Ethernet header, or one that has.
+    pub fn set_bare_type(&mut self, ethertype: Option<u16>) {
+        self.set_number(layout::PACKET_TYPE, ethertype.map_or(0, |ethertype| 1 << 16 | u64::from(ethertype)));
     }
 
     /// The bytes of a field.

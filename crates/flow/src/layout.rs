@@ -161,6 +161,9 @@ spans! {
     TUN_GBP_ID = 248, 2;
     /// Tunnel VXLAN group policy flags.
     TUN_GBP_FLAGS = 250, 1;
+    /// What the tunnel carried: 0 a frame; 1 a packet without an Ethernet header, in front of which the packet has one with
+    /// zeros for addresses; 2 such a packet that has got addresses since.
+    TUN_PAYLOAD = 251, 1;
     /// ERSPAN version 1: index, the low 20 bits.
     TUN_ERSPAN_IDX = 252, 4;
 
@@ -217,6 +220,11 @@ pub const fn tun_option(i: usize) -> Span {
     assert!(i < TUN_OPTIONS_MAX);
     Span { offset: TUN_OPTIONS.offset + 8 * i, size: 8 }
 }
+
+/// [`TUN_PAYLOAD`] of a packet without an Ethernet header, and of one that has got addresses since.
+pub const PAYLOAD_BARE: u8 = 1;
+/// See [`PAYLOAD_BARE`].
+pub const PAYLOAD_WITH_ETHERNET: u8 = 2;
 
 /// Size of a `PacketKey`.
 pub const PACKET_KEY_SIZE: usize = 320;

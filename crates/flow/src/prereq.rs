@@ -62,11 +62,9 @@ impl Match {
 
     /// The Ethernet type that the match asks for, be it by the field or by the packet type.
     pub fn dl_type(&self) -> Option<u16> {
-        let packet_type = self.key.number(layout::PACKET_TYPE);
-        if packet_type >> 16 == 1 {
-            return Some(packet_type as u16);
-        }
-        (self.mask.number(layout::DL_TYPE) == 0xffff).then(|| self.key.number(layout::DL_TYPE) as u16)
+        let by_field =
+            || (self.mask.number(layout::DL_TYPE) == 0xffff).then(|| self.key.number(layout::DL_TYPE) as u16);
+        self.key.bare_type().or_else(by_field)
     }
 
     /// Whether the match looks at a field that has a prerequisite, which no packet has before its headers are read.

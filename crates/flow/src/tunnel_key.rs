@@ -36,12 +36,15 @@ pub struct TunnelKey {
     pub erspan_hwid: u8,
     pub gtpu_flags: u8,
     pub gtpu_msgtype: u8,
+    /// The Ethernet type of a payload without an Ethernet header; 0: the payload is a frame.
+    pub payload_type: u16,
 }
 
 impl TunnelKey {
     /// That of a datapath's key or mask. It does not know the UDP port.
     pub fn of_packet(key: &PacketKey) -> Self {
         let wide = |span: Span| key.get(span).iter().fold(0, |n, b| n << 8 | u128::from(*b));
+        let is_bare = key.number(layout::TUN_PAYLOAD) == u64::from(layout::PAYLOAD_BARE);
         TunnelKey {
             id: key.number(layout::TUN_ID),
             src: wide(layout::TUN_IPV6_SRC),
@@ -58,10 +61,11 @@ impl TunnelKey {
             erspan_hwid: key.number(layout::TUN_ERSPAN_HWID) as u8,
             gtpu_flags: key.number(layout::TUN_GTPU_FLAGS) as u8,
             gtpu_msgtype: key.number(layout::TUN_GTPU_MSGTYPE) as u8,
+            payload_type: if is_bare { key.number(layout::DL_TYPE) as u16 } else { 0 },
         }
     }
 
-    /// Writes it to a key that has no tunnel yet. The UDP port is no part of it.
+    /// Writes it to a key that has no tunnel yet. The UDP port is no part of it, and the type of a payload is that of the key.
     pub fn put(&self, key: &mut PacketKey) {
         let line = key.make_present(layout::TUN_ID.line());
         let mut set = |span: Span, value: &[u8]| line.0[span.offset % 64..][..span.size].copy_from_slice(value);
@@ -73,6 +77,7 @@ impl TunnelKey {
         set(layout::TUN_TTL, &[self.ttl]);
         set(layout::TUN_GBP_ID, &self.gbp_id.to_be_bytes());
         set(layout::TUN_GBP_FLAGS, &[self.gbp_flags]);
+        set(layout::TUN_PAYLOAD, &[if self.payload_type == 0 { 0 } else { layout::PAYLOAD_BARE }]);
         set(layout::TUN_ERSPAN_IDX, &self.erspan_idx.to_be_bytes());
         let rare = [
             (layout::TUN_ERSPAN_VER, self.erspan_ver),
@@ -85,9 +90,11 @@ impl TunnelKey {
         rare.into_iter().filter(|(_, value)| *value != 0).for_each(|(span, value)| key.set(span, &[value]));
     }
 
-    /// That of a table's key.
+    /// That of a table's key, whose packet type says what the tunnel carries.
     pub fn of_flow(key: &FlowKey) -> Self {
-        TunnelKey { tp_dst: key.number(layout::TUN_TP_DST) as u16, ..Self::of_packet(&key.packet_part()) }
+        let tp_dst = key.number(layout::TUN_TP_DST) as u16;
+        let payload_type = key.bare_type().unwrap_or(0);
+        TunnelKey { tp_dst, payload_type, ..Self::of_packet(&key.packet_part()) }
     }
 }
 
@@ -113,5 +120,16 @@ mod tests {
             assert_eq!(TunnelKey::of_packet(&packet), tunnel);
             assert_eq!(packet.number(layout::PRESENCE), if erspan_hwid == 0 { 8 } else { 12 });
         }
+    }
+
+    #[test]
+    fn a_payload_without_ethernet_has_the_type_of_the_key() {
+        let bare = TunnelKey { payload_type: 0x0800, dst: 1, ..TunnelKey::default() };
+        let mut packet = PacketKey::ZERO;
+        packet.set(layout::DL_TYPE, &[8, 0]);
+        bare.put(&mut packet);
+        assert_eq!(TunnelKey::of_packet(&packet), bare);
+        packet.set(layout::TUN_PAYLOAD, &[layout::PAYLOAD_WITH_ETHERNET]);
+        assert_eq!(TunnelKey::of_packet(&packet), TunnelKey { payload_type: 0, ..bare });
     }
 }

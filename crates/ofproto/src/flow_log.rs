@@ -22,7 +22,7 @@ impl Ofproto {
     fn log_flow_dump_at_length(&self, flow: &FlowDump<'_>, xcache: &XlateCache, now_ms: u64) {
         let key = xcache.key();
         let datapath = self.datapath_type(&key);
-        let (stats, names) = (show_stats(flow.total(), now_ms), DatapathPortNames::default());
+        let (stats, names) = (show_stats(flow.total().as_received(&key), now_ms), DatapathPortNames::default());
         if self.0.uses_ufid.load(Relaxed) {
             return tracing::debug!(target: LOG, "{datapath}@ovs-{datapath}: flow_dump <empty>, {stats}");
         }

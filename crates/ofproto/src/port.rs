@@ -2,7 +2,7 @@
 
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
-use sluice_tunnel::TunnelConfig;
+use sluice_tunnel::{PayloadKind, TunnelConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -146,6 +146,11 @@ impl PortConfig {
     /// A port that is a tunnel.
     pub fn tunnel(name: &str, number: u16, tunnel: TunnelPort) -> Self {
         PortConfig { attach: Attach::Tunnel(Arc::new(tunnel)), ..Self::new(name, number, PortNo(0)) }
+    }
+
+    /// Whether it is a tunnel that carries packets without Ethernet headers.
+    pub(crate) fn is_bare_tunnel(&self) -> bool {
+        matches!(&self.attach, Attach::Tunnel(tunnel) if tunnel.config.payload == PayloadKind::Bare)
     }
 
     /// Whether `bundle` and groups may choose it, and what OpenFlow calls live: its link is up, no controller has taken

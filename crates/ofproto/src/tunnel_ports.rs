@@ -9,9 +9,9 @@ use crate::port::Attach;
 use crate::port::{PortConfig, TunnelPort};
 use crate::routes::address;
 use sluice_action::PortNo;
-use sluice_flow::{OfPort, PacketKey, TunnelKey};
+use sluice_flow::{OfPort, PacketKey, TunnelKey, layout};
 use sluice_packet::headers::ip_proto;
-use sluice_tunnel::{Endpoint, Inherited, Key, TunnelConfig, TunnelKind};
+use sluice_tunnel::{Endpoint, Inherited, Key, PayloadKind, TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
@@ -21,6 +21,7 @@ struct Wanted {
     key: Choice<u64>,
     remote: Choice<u128>,
     local: Local,
+    payload: PayloadKind,
     /// The IP protocol and the UDP port: all that come by GRE are told apart by the rest alone.
     arrival: (u8, u16),
 }
@@ -42,7 +43,7 @@ enum Local {
 
 impl Wanted {
     fn of(tunnel: &TunnelPort) -> Self {
-        let TunnelConfig { in_key, remote, local, .. } = tunnel.config;
+        let TunnelConfig { in_key, remote, local, payload, .. } = tunnel.config;
         Wanted {
             key: in_key.number().map_or(Choice::Flow, Choice::Is),
             remote: match remote {
@@ -54,6 +55,7 @@ impl Wanted {
                 Endpoint::Any => Local::Any,
                 Endpoint::Flow => Local::Flow,
             },
+            payload,
             arrival: arrival(tunnel),
         }
     }
@@ -159,11 +161,14 @@ impl TunnelPorts {
             return None;
         }
         let served = |(_, backend): &&((u8, u16), PortNo)| backend.0 == key.in_port();
+        // Also a packet that has got an Ethernet header since belongs to the port that it came by without one.
+        let is_frame = key.number(layout::TUN_PAYLOAD) == 0;
+        let payload = if is_frame { PayloadKind::Ethernet } else { PayloadKind::Bare };
         let &(arrival, _) = self.listening.keys().find(served)?;
         for key in [Choice::Is(tunnel.id), Choice::Flow] {
             for remote in [Choice::Is(tunnel.src), Choice::Flow] {
                 for local in [Local::Is(tunnel.dst), Local::Any, Local::Flow] {
-                    let wanted = Wanted { key, remote, local, arrival };
+                    let wanted = Wanted { key, remote, local, payload, arrival };
                     if self.classes[wanted.class()] != 0
                         && let Some(port) = self.ports.get(&wanted)
                     {
@@ -194,7 +199,7 @@ impl Display for TunnelPort {
             Some(0) => f.write_str(", key=0")?,
             Some(key) => write!(f, ", key={key:#x}")?,
         }
-        write!(f, ", legacy_l2, dp port={}", self.backend.0)
+        write!(f, ", {}, dp port={}", self.config.payload.name(), self.backend.0)
     }
 }
 
@@ -230,7 +235,7 @@ impl PortConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_flow::{FlowKey, layout};
+    use sluice_flow::FlowKey;
 
     const ME: [u8; 4] = [2, 2, 2, 2];
     const PEER: [u8; 4] = [1, 1, 1, 1];

@@ -99,6 +99,67 @@ fn a_packet_comes_by_the_port_that_wants_it() {
 }
 
 #[test]
+fn packets_without_ethernet_have_a_port_of_their_own_and_get_addresses() {
+    let tunnels =
+        ["remote_ip=1.1.1.1 packet_type=legacy_l3", "remote_ip=1.1.1.1", "remote_ip=2.2.2.9 packet_type=legacy_l3"];
+    let rules = [
+        "in_port=1,ip,actions=9,set_field:00:00:00:00:00:07->eth_dst,9,3",
+        "in_port=1,mpls,actions=pop_mpls:0x0800,dec_ttl,9",
+        "in_port=2,actions=drop",
+        "in_port=9,actions=3,9,IN_PORT",
+    ];
+    let ofproto = switch(&tunnels, &rules);
+    let outer = "tunnel(src=1.1.1.1,dst=2.2.2.2,ttl=64,flags()),in_port(1)";
+    let run = |key: &str| {
+        let text = ofproto.trace(&["ovs-dummy", &format!("{outer},{key}")], 0).unwrap();
+        let last = text.lines().last().and_then(|line| line.strip_prefix("Datapath actions: ")).unwrap();
+        (last.to_owned(), text)
+    };
+    let zeros = "00:00:00:00:00:00";
+    let (actions_of_ip, text) =
+        run("packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(src=1.2.3.4,dst=4.3.2.1,proto=17,ttl=9,frag=no)");
+    let set = "set(tunnel(dst=2.2.2.9,ttl=64,flags(df)))";
+    assert_eq!(
+        actions_of_ip,
+        format!("push_eth(src={zeros},dst={zeros}),9,set(eth(dst=00:00:00:00:00:07)),9,{set},pop_eth,1")
+    );
+    let megaflow = "Megaflow: recirc_id=0,packet_type=(1,0x800),ip,tun_id=0,tun_src=1.1.1.1,tun_dst=2.2.2.2,tun_tos=0,\
+                    tun_flags=-df-csum-key,in_port=1,nw_ecn=0,nw_frag=no\n";
+    assert!(text.contains(megaflow), "{text}");
+    let (of_labels, _) = run("packet_type(ns=1,id=0x8847),eth_type(0x8847),mpls(label=9,tc=0,ttl=64,bos=1)");
+    assert_eq!(of_labels, format!("push_eth(src={zeros},dst={zeros}),pop_mpls(eth_type=0x800),recirc(0x1)"));
+    assert_eq!(actions(&ofproto, outer, 0), "drop", "a frame belongs to the other port");
+    let other =
+        "set(tunnel(dst=2.2.2.9,ttl=64,flags(df))),pop_eth,1,push_eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),9";
+    assert_eq!(actions(&ofproto, "in_port(9)", 0), other);
+}
+
+#[test]
+fn no_address_is_learned_of_packets_without_ethernet() {
+    let ofproto = switch(&["remote_ip=1.1.1.1 packet_type=legacy_l3", "remote_ip=1.1.1.1"], &["actions=NORMAL"]);
+    let outer = "tunnel(src=1.1.1.1,dst=2.2.2.2,ttl=64,flags()),in_port(1)";
+    let bare =
+        format!("{outer},packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(src=1.2.3.4,dst=4.3.2.1,proto=17,frag=no)");
+    let text = ofproto.trace(&["ovs-dummy", &bare, "-generate"], 0).unwrap();
+    assert!(!text.contains("learned that"), "{text}");
+    let frame = format!("{outer},{}", INNER.replace("TOS", "0"));
+    let text = ofproto.trace(&["ovs-dummy", &frame, "-generate"], 0).unwrap();
+    assert!(text.contains("learned that 50:54:00:00:00:05 is on port t2 in VLAN 0"), "{text}");
+}
+
+#[test]
+fn a_tag_does_not_leave_without_an_ethernet_header() {
+    let ofproto = switch(&["remote_ip=1.1.1.1 packet_type=legacy_l3"], &["actions=1,9,strip_vlan,1"]);
+    let tagged = "in_port(8),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=7,pcp=0),\
+                  encap(eth_type(0x0800),ipv4(src=1.2.3.4,dst=4.3.2.1,proto=17,tos=0,ttl=9,frag=no))";
+    ofproto.add_port("br0", PortConfig::new("p8", 8, PortNo(8))).unwrap();
+    let text = ofproto.trace(&["ovs-dummy", tagged], 0).unwrap();
+    let expected = "Datapath actions: 9,set(tunnel(dst=1.1.1.1,ttl=64,flags(df))),pop_vlan,pop_eth,1";
+    assert_eq!(text.lines().last(), Some(expected), "{text}");
+    assert!(text.contains("a packet with a VLAN tag cannot leave without an Ethernet header"), "{text}");
+}
+
+#[test]
 fn a_mark_of_congestion_goes_into_the_inner_packet_or_the_packet_goes() {
     let ofproto = switch(&["remote_ip=1.1.1.1"], &["actions=9"]);
     let marked = "tunnel(src=1.1.1.1,dst=2.2.2.2,tos=0x3,ttl=64,flags()),in_port(1)";

@@ -32,6 +32,8 @@ pub struct TunnelConfig {
     pub gbp: bool,
     /// Whether it is VXLAN whose header names the inner protocol.
     pub gpe: bool,
+    /// Whether it carries frames, or packets without Ethernet headers.
+    pub payload: PayloadKind,
     /// The mark that packets have behind it.
     pub egress_pkt_mark: Option<u32>,
     /// The fields of ERSPAN.
@@ -42,6 +44,38 @@ impl TunnelConfig {
     /// The name of the datapath port that serves it.
     pub fn backend_name(&self) -> String {
         self.kind.backend_name(self.dst_port)
+    }
+
+    /// What a tunnel of its type carries if its options do not say.
+    pub(crate) fn usual_payload(&self) -> PayloadKind {
+        if self.kind == TunnelKind::Gtpu { PayloadKind::Bare } else { PayloadKind::Ethernet }
+    }
+
+    /// Whether a tunnel of its type may carry that. Source: Open vSwitch lib/netdev-vport.c, `tunnel_supported_layers`.
+    pub(crate) fn can_carry(&self, payload: PayloadKind) -> bool {
+        match payload {
+            PayloadKind::Ethernet => self.kind != TunnelKind::Gtpu,
+            PayloadKind::Bare => matches!(self.kind, TunnelKind::Gre | TunnelKind::Gtpu) || self.gpe,
+        }
+    }
+}
+
+/// What a tunnel carries: `packet_type` in its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PayloadKind {
+    /// Ethernet frames.
+    Ethernet,
+    /// Packets without Ethernet headers. What leaves loses its header; what comes gets one with zeros for addresses.
+    Bare,
+}
+
+impl PayloadKind {
+    /// Its name in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PayloadKind::Ethernet => "legacy_l2",
+            PayloadKind::Bare => "legacy_l3",
+        }
     }
 }
 

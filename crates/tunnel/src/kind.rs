@@ -10,13 +10,14 @@ pub enum TunnelKind {
     Ip6Gre,
     Erspan,
     Ip6Erspan,
+    Gtpu,
 }
 
 impl TunnelKind {
     /// All of them.
-    pub const ALL: [TunnelKind; 6] = {
+    pub const ALL: [TunnelKind; 7] = {
         use TunnelKind::*;
-        [Geneve, Vxlan, Gre, Ip6Gre, Erspan, Ip6Erspan]
+        [Geneve, Vxlan, Gre, Ip6Gre, Erspan, Ip6Erspan, Gtpu]
     };
 
     /// The type of that name.
@@ -33,6 +34,7 @@ impl TunnelKind {
             TunnelKind::Ip6Gre => "ip6gre",
             TunnelKind::Erspan => "erspan",
             TunnelKind::Ip6Erspan => "ip6erspan",
+            TunnelKind::Gtpu => "gtpu",
         }
     }
 
@@ -41,6 +43,7 @@ impl TunnelKind {
         match self {
             TunnelKind::Geneve => Some(6081),
             TunnelKind::Vxlan => Some(4789),
+            TunnelKind::Gtpu => Some(2152),
             _ => None,
         }
     }
@@ -61,6 +64,7 @@ impl TunnelKind {
         match self {
             TunnelKind::Geneve => format!("genev_sys_{dst_port}"),
             TunnelKind::Vxlan => format!("vxlan_sys_{dst_port}"),
+            TunnelKind::Gtpu => format!("gtpu_sys_{dst_port}"),
             _ => format!("{}_sys", self.name()),
         }
     }
@@ -80,6 +84,7 @@ mod tests {
     fn datapath_ports_are_named_after_types_and_udp_ports() {
         assert_eq!(TunnelKind::Vxlan.backend_name(4789), "vxlan_sys_4789");
         assert_eq!(TunnelKind::Geneve.backend_name(6081), "genev_sys_6081");
+        assert_eq!(TunnelKind::Gtpu.backend_name(2152), "gtpu_sys_2152");
         assert_eq!(TunnelKind::Ip6Erspan.backend_name(0), "ip6erspan_sys");
     }
 }

@@ -12,7 +12,7 @@ mod options;
 mod show;
 mod solicit;
 
-pub use config::{Endpoint, Erspan, Inherited, Key, TunnelConfig};
+pub use config::{Endpoint, Erspan, Inherited, Key, PayloadKind, TunnelConfig};
 pub use kind::TunnelKind;
 pub use options::{OptionsError, Parsed, parse};
 pub use solicit::solicit;

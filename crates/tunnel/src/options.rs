@@ -1,7 +1,7 @@
 //! A port's options as a tunnel. Source: Open vSwitch lib/netdev-vport.c, `set_tunnel_config`, whose texts these are.
 
 use crate::c_number::{decimal, hexadecimal, unsigned, whole};
-use crate::{DEFAULT_TTL, Endpoint, Erspan, Inherited, Key, TunnelConfig, TunnelKind};
+use crate::{DEFAULT_TTL, Endpoint, Erspan, Inherited, Key, PayloadKind, TunnelConfig, TunnelKind};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -43,6 +43,7 @@ pub fn parse(name: &str, kind: TunnelKind, options: &BTreeMap<String, String>) -
             seq: false,
             gbp: false,
             gpe: false,
+            payload: PayloadKind::Ethernet,
             egress_pkt_mark: None,
             erspan: Erspan::default(),
         },
@@ -120,7 +121,7 @@ impl Reader<'_> {
                 self.config.ttl = Inherited::Is(if ttl == 0 { DEFAULT_TTL } else { ttl });
             }
             "dst_port" if kind.default_port().is_some() => self.config.dst_port = decimal(value) as u16,
-            "csum" => self.config.csum = value == "true",
+            "csum" if kind != TunnelKind::Gtpu => self.config.csum = value == "true",
             "seq" if matches!(kind, TunnelKind::Gre | TunnelKind::Ip6Gre) => self.config.seq = value == "true",
             "df_default" => self.config.dont_fragment = value != "false",
             "exts" if kind == TunnelKind::Vxlan => self.extensions(value),
@@ -186,24 +187,31 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Tunnels carry Ethernet frames. Those that carry bare IP packets in Open vSwitch, too, are refused.
+    /// Whether it carries frames or packets without Ethernet headers; a port for both, as Open vSwitch has, is refused.
     fn packet_type(&mut self, value: Option<&str>) -> Result<(), Unusable> {
-        let config = &self.config;
+        let config = &mut self.config;
         let full_name = match (config.kind, config.gpe) {
             (TunnelKind::Vxlan, true) => "VXLAN-GPE",
             (TunnelKind::Vxlan, false) => "VXLAN (without GPE)",
             (kind, _) => kind.name(),
         };
-        match value {
-            None | Some("legacy_l2") => Ok(()),
-            Some("legacy_l3") if config.kind != TunnelKind::Gre && !config.gpe => {
-                self.refuse(format_args!("legacy_l3 configured on {full_name} tunnel that cannot carry L3 traffic"))
+        config.payload = match value {
+            None => config.usual_payload(),
+            Some("legacy_l2") => PayloadKind::Ethernet,
+            Some("legacy_l3") => PayloadKind::Bare,
+            Some("ptap") => {
+                return self.refuse("packet_type ptap is not supported: a port carries one kind of payload");
             }
-            Some(value @ ("legacy_l3" | "ptap")) => {
-                self.refuse(format_args!("packet_type {value} is not supported: tunnels carry Ethernet frames"))
-            }
-            Some(value) => self.refuse(format_args!("unknown packet_type '{value}'")),
+            Some(value) => return self.refuse(format_args!("unknown packet_type '{value}'")),
+        };
+        if config.can_carry(config.payload) {
+            return Ok(());
         }
+        let (name, layer) = match config.payload {
+            PayloadKind::Ethernet => (config.payload.name(), "L2"),
+            PayloadKind::Bare => (config.payload.name(), "L3"),
+        };
+        self.refuse(format_args!("{name} configured on {full_name} tunnel that cannot carry {layer} traffic"))
     }
 
     /// What both ends must be.
@@ -247,10 +255,15 @@ mod tests {
             (TunnelKind::Vxlan, "dst_port=4341 key=flow local_ip=flow remote_ip=flow "),
             (TunnelKind::Geneve, "egress_pkt_mark=7 key=5 remote_ip=2001:cafe::1 "),
             (TunnelKind::Erspan, "erspan_idx=0x0 erspan_ver=1 key=1 remote_ip=1.1.1.1 "),
+            (TunnelKind::Gre, "key=7 packet_type=legacy_l3 remote_ip=1.1.1.1 "),
+            (TunnelKind::Gtpu, "key=123 remote_ip=1.1.1.1 "),
             (TunnelKind::Erspan, "erspan_dir=flow erspan_hwid=flow erspan_ver=2 key=10 remote_ip=1.1.1.1 "),
         ] {
             assert_eq!(shown(kind, text), text);
         }
+        assert_eq!(shown(TunnelKind::Gtpu, "remote_ip=1.1.1.1 packet_type=legacy_l3"), "remote_ip=1.1.1.1 ");
+        let gpe = "exts=gpe packet_type=legacy_l3 remote_ip=1.1.1.1";
+        assert_eq!(shown(TunnelKind::Vxlan, gpe), "packet_type=legacy_l3 remote_ip=1.1.1.1 ");
         assert_eq!(shown(TunnelKind::Vxlan, "remote_ip=1.1.1.1 dst_port=4789 ttl=0 exts=gbp"), "remote_ip=1.1.1.1 ");
         assert_eq!(
             shown(TunnelKind::Ip6Erspan, "erspan_ver=flow remote_ip=::1"),
@@ -280,6 +293,16 @@ mod tests {
                 "p1: legacy_l3 configured on geneve tunnel that cannot carry L3 traffic",
             ),
             (TunnelKind::Gre, "remote_ip=::1 packet_type=x", "p1: unknown packet_type 'x'"),
+            (
+                TunnelKind::Gtpu,
+                "remote_ip=::1 packet_type=legacy_l2",
+                "p1: legacy_l2 configured on gtpu tunnel that cannot carry L2 traffic",
+            ),
+            (
+                TunnelKind::Gre,
+                "remote_ip=::1 packet_type=ptap",
+                "p1: packet_type ptap is not supported: a port carries one kind of payload",
+            ),
             (TunnelKind::Erspan, "erspan_idx=0x100000", "p1: invalid erspan index: 0x100000"),
             (TunnelKind::Erspan, "erspan_ver=3", "p1: invalid erspan version: 3"),
             (TunnelKind::Erspan, "erspan_dir=2", "p1: invalid erspan direction: 2"),

@@ -30,6 +30,7 @@ impl TunnelConfig {
         out.put_if(self.csum, "csum", true);
         out.put_if(self.seq, "seq", true);
         out.put_if(!self.dont_fragment, "df_default", false);
+        out.put_if(self.payload != self.usual_payload(), "packet_type", self.payload.name());
         if let Some(mark) = self.egress_pkt_mark {
             out.put("egress_pkt_mark", mark);
         }

@@ -15,6 +15,8 @@ use std::net::Ipv6Addr;
 const IP_AT: usize = 14;
 const PROTO_UDP: u8 = 17;
 const PROTO_GRE: u8 = 47;
+/// Flags of GTP-U that say what is optional.
+const GTPU_OPTIONAL: u8 = 7;
 
 /// A packet is refused by name, or popped: then its inner frame is bytes of the packet, and the header that is built of
 /// its fields is read as the same fields again, in front of the same frame.
@@ -61,6 +63,7 @@ fn check(kind: TunnelKind, options: u8, packet: &[u8]) {
             return assert!(is_other, "{kind:?} cannot send what it received, {error}: {tunnel:?}");
         }
     };
+    assert_eq!(header.bytes().len() - header.growth(), if tunnel.payload_type == 0 { 0 } else { IP_AT });
     let mut sent = vec![0; header.bytes().len()];
     sent.extend(inner);
     let per_packet = PerPacket { source_port: 40_000, sequence: 3, timestamp: 5 };
@@ -93,9 +96,11 @@ fn known_options(list: &[u8]) -> Vec<GeneveOption> {
     }
 }
 
-/// The fields that must be the same. Checksums are an option, and IPv6 has UDP's always.
+/// The fields that must be the same. Checksums are an option, and IPv6 has UDP's always. What is optional of GTP-U is not
+/// sent.
 fn carried(mut tunnel: TunnelKey, only_outer: bool) -> TunnelKey {
     tunnel.flags &= !tunnel_flags::CSUM;
+    tunnel.gtpu_flags &= !GTPU_OPTIONAL;
     match only_outer {
         true => {
             TunnelKey { src: tunnel.src, dst: tunnel.dst, tos: tunnel.tos, ttl: tunnel.ttl, ..TunnelKey::default() }
@@ -110,7 +115,8 @@ fn config(kind: TunnelKind, options: u8, tunnel: &TunnelKey) -> TunnelConfig {
     let ends = ["remote_ip", "local_ip", "key"].map(|key| pair(key, "flow"));
     let mut config = parse("t", kind, &ends.into()).expect("a tunnel").config;
     config.gbp = tunnel.gbp_id != 0 || tunnel.gbp_flags != 0;
-    config.gpe = kind == TunnelKind::Vxlan && !config.gbp && options & 1 != 0;
+    // A bare packet has its type in the header of VXLAN-GPE only.
+    config.gpe = kind == TunnelKind::Vxlan && !config.gbp && (options & 1 != 0 || tunnel.payload_type != 0);
     config.seq = options & 2 != 0 && kind.is_gre() && !kind.is_erspan();
     config
 }
@@ -122,7 +128,8 @@ fn complete(packet: &mut [u8], kind: TunnelKind, is_ipv6: bool) {
         return;
     }
     let proto = if kind.is_gre() { PROTO_GRE } else { PROTO_UDP };
-    let sized = |from: usize| ((packet.len() - from) as u16).to_be_bytes();
+    let len = packet.len();
+    let sized = |from: usize| ((len - from) as u16).to_be_bytes();
     let (whole, behind) = (sized(IP_AT), sized(l4_at));
     let (front, l4) = packet.split_at_mut(l4_at);
     let ip = &mut front[IP_AT..];
@@ -137,6 +144,10 @@ fn complete(packet: &mut [u8], kind: TunnelKind, is_ipv6: bool) {
         ip[10..12].fill(0);
         let sum = internet(ip);
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    if kind == TunnelKind::Gtpu && l4.len() >= 16 {
+        let behind_gtpu = sized(l4_at + 16);
+        l4[10..12].copy_from_slice(&behind_gtpu);
     }
     if proto == PROTO_UDP {
         l4[4..6].copy_from_slice(&behind);

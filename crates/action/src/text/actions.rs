@@ -46,6 +46,8 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
             write!(f, "tnl_push(tnl_port({backend}),header({}),out_port({out_port}))", push.header)
         }
         Action::TunnelPop { backend, .. } => write!(f, "tnl_pop({})", names.display(*backend)),
+        Action::PushEth { src, dst } => write!(f, "push_eth(src={src},dst={dst})"),
+        Action::PopEth => f.write_str("pop_eth"),
         Action::PushVlan { tpid, tci } => {
             f.write_str("push_vlan(")?;
             if *tpid != 0x8100 {

@@ -299,8 +299,7 @@ impl Reader<'_> {
             return self.parts(name, parts, value);
         }
         match pair.key.text {
-            // There is one packet type.
-            "packet_type" => {}
+            "packet_type" => self.packet_type(value)?,
             "in_port" => self.in_port(value)?,
             "ct_state" => {
                 let (state, mask) = flags::CT_STATE.parse(value)?;
@@ -423,6 +422,30 @@ impl Reader<'_> {
                 .map_err(|e| SyntaxError { expected: "the number or name of a datapath port".to_owned(), ..e })?,
         };
         self.put(Place::whole(at::IN_PORT), number, mask);
+        Ok(())
+    }
+
+    /// `ns=0,id=0`: a frame; `ns=1,id=TYPE`: a packet of that Ethernet type without an Ethernet header.
+    fn packet_type(&mut self, text: Piece<'_>) -> Result<(), SyntaxError> {
+        let (mut space, mut kind) = (0, 0);
+        let mut rest = text;
+        while let Some(pair) = rest.next_pair()? {
+            let number = match pair.key.text {
+                "ns" => &mut space,
+                "id" => &mut kind,
+                _ => return Err(pair.key.error("ns or id")),
+            };
+            (*number, _) = masked_number(pair.value, 16)?;
+        }
+        match (space, kind) {
+            (0, 0) => {}
+            (1, _) => {
+                self.put(Place::whole(at::TUN_PAYLOAD), at::PAYLOAD_BARE.into(), u128::MAX);
+                self.put(Place::whole(at::DL_TYPE), kind, 0xffff);
+                self.ethertype_open = false;
+            }
+            _ => return Err(text.error("ns=0,id=0 or ns=1,id=ETHERNET-TYPE")),
+        }
         Ok(())
     }
 

@@ -55,7 +55,10 @@ fn attributes<'a>(
         match root {
             Root::PacketType => {
                 out.separate();
-                out.text.push_str("packet_type(ns=0,id=0)");
+                match out.is_bare() {
+                    true => drop(write!(out.text, "packet_type(ns=1,id={})", hex(out.dl_type().into()))),
+                    false => out.text.push_str("packet_type(ns=0,id=0)"),
+                }
             }
             // What has no type of packet says by this that it is a frame.
             Root::Ethernet if !out.wanted(&[at::DL_SRC, at::DL_DST]) => {
@@ -159,6 +162,11 @@ impl Attributes<'_> {
         });
     }
 
+    /// Whether it has no Ethernet header.
+    fn is_bare(&self) -> bool {
+        self.k(at::TUN_PAYLOAD) == u64::from(at::PAYLOAD_BARE)
+    }
+
     /// The tunnel that it came by, if it did.
     fn tunnel(&mut self, options: &OptionMap) {
         let (key, mask) = (TunnelKey::of_packet(self.key), TunnelKey::of_packet(self.mask));
@@ -215,7 +223,9 @@ impl Attributes<'_> {
     }
 
     fn link_layer(&mut self) {
-        self.attribute("eth", &[at::DL_SRC, at::DL_DST], Fields::ethernet);
+        if !self.is_bare() {
+            self.attribute("eth", &[at::DL_SRC, at::DL_DST], Fields::ethernet);
+        }
         let tags = [(at::VLAN0_TPID, at::VLAN0_TCI), (at::VLAN1_TPID, at::VLAN1_TCI)];
         let dl_type = self.dl_type();
         let (mut open, mut is_cut) = (0, false);

@@ -63,8 +63,18 @@ pub(super) fn keep_connection(before: &PacketKey, layers: &Layers, has_l4: bool,
 /// Keeps the tunnel the packet came by.
 pub(super) fn keep_tunnel(before: &PacketKey, key: &mut PacketKey) {
     use layout::*;
-    const IN_LINE: [Span; 9] =
-        [TUN_ID, TUN_IPV6_SRC, TUN_IPV6_DST, TUN_FLAGS, TUN_TOS, TUN_TTL, TUN_GBP_ID, TUN_GBP_FLAGS, TUN_ERSPAN_IDX];
+    const IN_LINE: [Span; 10] = [
+        TUN_ID,
+        TUN_IPV6_SRC,
+        TUN_IPV6_DST,
+        TUN_FLAGS,
+        TUN_TOS,
+        TUN_TTL,
+        TUN_GBP_ID,
+        TUN_GBP_FLAGS,
+        TUN_PAYLOAD,
+        TUN_ERSPAN_IDX,
+    ];
     const ELSEWHERE: [Span; 5] = [TUN_ERSPAN_VER, TUN_ERSPAN_DIR, TUN_ERSPAN_HWID, TUN_GTPU_FLAGS, TUN_GTPU_MSGTYPE];
     const OPTIONS: [Span; 2] = [TUN_OPTIONS, TUN_OPTIONS_PRESENT];
     IN_LINE.into_iter().chain(ELSEWHERE).chain(OPTIONS).for_each(|span| keep(before, span, key));

@@ -11,8 +11,8 @@ use super::protocol::{ethertype_of, ip_proto_of, is_ip, is_mpls};
 use super::tags::{self, Behind};
 use super::tunnel::{ECN, ECN_CE};
 use sluice_action::{Action, Header, MaskedField};
-use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
+use sluice_flow::{FlowKey, Mac};
 use sluice_packet::headers::{ethertype, ip_proto};
 
 /// Appends the actions that turn `base` into `flow` to `out`, and makes `base` equal to `flow`.
@@ -21,7 +21,11 @@ use sluice_packet::headers::{ethertype, ip_proto};
 ///
 /// `tags_replaced`: a tag was popped or pushed, so an equal tag may be another one.
 pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
-    set(Header::Ethernet, &[layout::DL_SRC, layout::DL_DST], flow, base, wc, out);
+    if base.bare_type().is_none() && flow.bare_type().is_some() {
+        // Tags go with their header.
+        commit_tags(flow, base, wc, tags_replaced, out);
+    }
+    commit_ethernet(flow, base, wc, out);
     let labels_go = is_mpls(base) && !is_mpls(flow);
     if labels_go {
         commit_labels(flow, base, wc, out);
@@ -35,6 +39,27 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replace
     commit_tags(flow, base, wc, tags_replaced, out);
     set(Header::SkbPriority, &[layout::SKB_PRIORITY], flow, base, wc, out);
     set(Header::PktMark, &[layout::PKT_MARK], flow, base, wc, out);
+}
+
+/// Whether there is an Ethernet header, and its addresses.
+fn commit_ethernet(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    const ADDRESSES: [Span; 2] = [layout::DL_SRC, layout::DL_DST];
+    match (base.bare_type(), flow.bare_type()) {
+        (None, None) => return set(Header::Ethernet, &ADDRESSES, flow, base, wc, out),
+        (Some(_), Some(_)) => {}
+        (Some(_), None) => {
+            let address = |span| Mac(flow.get(span).try_into().expect("invariant: an Ethernet address has six bytes"));
+            out.push(Action::PushEth { src: address(layout::DL_SRC), dst: address(layout::DL_DST) });
+            ADDRESSES.iter().for_each(|&span| base.set(span, flow.get(span)));
+            // They are written as a whole, and may be those that the packet came with.
+            ADDRESSES.iter().for_each(|&span| wc.get_mut(span).fill(0xff));
+        }
+        (None, Some(_)) => {
+            out.push(Action::PopEth);
+            ADDRESSES.iter().for_each(|&span| base.get_mut(span).fill(0));
+        }
+    }
+    base.set_bare_type(flow.bare_type());
 }
 
 /// Emits a set action for the fields of one header that differ, if any.

@@ -107,7 +107,7 @@ impl<'a> Translator<'a> {
     fn send_outer(&mut self, tunnel: &TunnelPort, header: TunnelHeader, egress: &Egress<'a>, output: TunnelOutput) {
         let Some(out_port) = egress.port.datapath() else { return };
         let outer = outer_key(&self.flow, &header);
-        let size = i16::try_from(header.bytes().len()).expect("invariant: a header has some hundred bytes at most");
+        let size = i16::try_from(header.growth()).expect("invariant: a header has some hundred bytes at most");
         self.xcache.push(XcEntry::TunnelHeader(size));
         let push = Action::TunnelPush(Arc::new(TunnelPush { backend: tunnel.backend, header, out_port }));
         let cut = if output.truncated { self.out.pop_if(|last| matches!(last, Action::Trunc(_))) } else { None };
@@ -250,7 +250,7 @@ fn outer_key(flow: &FlowKey, header: &TunnelHeader) -> FlowKey {
     let read = sluice_flow::extract(&bytes, &sluice_flow::Metadata::of_port(0), &mut known);
     debug_assert!(completed.is_ok() && read.is_ok(), "invariant: a header is short, and begins with Ethernet");
     let mut outer = FlowKey::of_packet(&known);
-    for span in [IN_PORT, RECIRC_ID, PKT_MARK, SKB_PRIORITY, ACTSET_OUTPUT, PACKET_TYPE] {
+    for span in [IN_PORT, RECIRC_ID, PKT_MARK, SKB_PRIORITY, ACTSET_OUTPUT] {
         outer.set(span, flow.get(span));
     }
     outer

@@ -143,7 +143,8 @@ impl Translator<'_> {
         if !self.is_admitted_by_bond(in_port, vlans.0[0].vid, is_gratuitous) {
             return;
         }
-        if !from_controller {
+        // What came without an Ethernet header has no source address to learn.
+        if !from_controller && !port.is_some_and(PortConfig::is_bare_tunnel) {
             let is_from_bond = bridge.bonds.of(in_port).is_some();
             let packet = LearnPacket { is_gratuitous, is_from_bond };
             self.learn_mac(bridge.bonds.lead(in_port), vlans.0[0].vid, packet);

@@ -16,7 +16,7 @@ use sluice_fate::{DropReason, Limit};
 use sluice_flow::{FlowKey, OfPort, PacketKey};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
-use sluice_packet::headers::{ethertype, ip_proto};
+use sluice_packet::headers::{ETHERNET_SIZE, ethertype, ip_proto};
 use std::sync::Arc;
 
 /// Where a translation starts.
@@ -207,6 +207,9 @@ impl<'a> Translator<'a> {
             (None, Some(actions)) => Some(ActionList::of(actions)),
             (None, None) => None,
         };
+        if frozen.is_none() {
+            self.give_ethernet_header();
+        }
         if list.is_none() {
             self.search_first_table();
         }
@@ -259,6 +262,15 @@ impl<'a> Translator<'a> {
         // A trace shows the mask of a failure in the action set tidied, and that of a failure before it as it is.
         // Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
         self.tidy_mask();
+    }
+
+    /// A packet that came without an Ethernet header gets one before rules see it, with zeros for addresses. Its bytes are
+    /// counted without it. Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
+    fn give_ethernet_header(&mut self) {
+        if self.flow.bare_type().is_some() {
+            self.xcache.push(XcEntry::TunnelHeader(-(ETHERNET_SIZE as i16)));
+            self.flow.set_bare_type(None);
+        }
     }
 
     /// Runs the action set, or finishes the freeze that came before it.
@@ -315,7 +327,8 @@ impl<'a> Translator<'a> {
         } else {
             (layout::TUN_IPV6_SRC, layout::TUN_IPV6_DST)
         };
-        [layout::TUN_ID, src, dst, layout::TUN_TOS].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        let whole = [layout::TUN_ID, src, dst, layout::TUN_TOS, layout::TUN_PAYLOAD];
+        whole.into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
         self.wc.set_number(layout::TUN_FLAGS, DF_CSUM_KEY);
         if self.is_ip() && self.original.number(layout::TUN_TOS) & ECN == ECN_CE {
             self.look_at(layout::NW_TOS, ECN);
@@ -391,6 +404,9 @@ impl<'a> Translator<'a> {
         }
         if !self.original.has_tunnel() {
             Tunnel::NONE.put(wc);
+        }
+        if self.original.bare_type().is_some() {
+            [DL_SRC, DL_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
         }
     }
 

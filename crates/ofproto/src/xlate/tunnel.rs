@@ -1,16 +1,18 @@
 //! Outputs to tunnels, and what is special about packets that came by one. Source: Open vSwitch ofproto/tunnel.c,
 //! `tnl_port_send`, `tnl_process_ecn`.
 
-use super::Translator;
+use super::protocol::ethertype_of;
+use super::{Translator, tags};
 use crate::features::Feature;
 use crate::port::TunnelPort;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
 use sluice_action::{Action, SetTunnel};
+use sluice_fate::DropReason;
 use sluice_flow::geneve::GeneveOption;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, FlowKey, OfPort, TunnelKey, tunnel_flags};
-use sluice_tunnel::{Endpoint, Erspan, Inherited, Key, TunnelConfig, TunnelKind};
+use sluice_tunnel::{Endpoint, Erspan, Inherited, Key, PayloadKind, TunnelConfig, TunnelKind};
 use std::net::Ipv6Addr;
 
 /// How a packet is sent to a tunnel.
@@ -59,18 +61,28 @@ impl Translator<'_> {
             before.put(&mut self.flow);
             return self.warn("Not tunneling to our own address");
         }
+        if tunnel.config.payload == PayloadKind::Bare {
+            if tags::tag(&self.flow, 0).tci != 0 {
+                before.put(&mut self.flow);
+                self.no_output = DropReason::TunnelPush;
+                return self.warn("a packet with a VLAN tag cannot leave without an Ethernet header");
+            }
+            self.flow.set_bare_type(Some(ethertype_of(&self.flow)));
+        }
         self.xcache.extend(self.bridge.vport_counts.get(&port).cloned().map(XcEntry::VportTx));
         if self.can(Feature::TnlPushPop) {
             self.detail("output to native tunnel");
             self.commit();
             self.push_tunnel(tunnel, output);
-            return before.put(&mut self.flow);
+            before.put(&mut self.flow);
+        } else {
+            self.detail("output to kernel tunnel");
+            self.commit_tunnel(tunnel.config.kind);
+            before.put(&mut self.flow);
+            self.commit();
+            self.emit(Action::Output(tunnel.backend));
         }
-        self.detail("output to kernel tunnel");
-        self.commit_tunnel(tunnel.config.kind);
-        before.put(&mut self.flow);
-        self.commit();
-        self.emit(Action::Output(tunnel.backend));
+        self.flow.set_bare_type(None);
     }
 
     /// Sets the fields that the port's configuration does not leave to rules.
@@ -137,7 +149,10 @@ impl Translator<'_> {
             return;
         }
         tunnel.put(&mut self.base);
-        let mut key = TunnelKey { gtpu_flags: 0, gtpu_msgtype: 0, ..TunnelKey::of_flow(&self.flow) };
+        let mut key = TunnelKey::of_flow(&self.flow);
+        if kind != TunnelKind::Gtpu {
+            (key.gtpu_flags, key.gtpu_msgtype) = (0, 0);
+        }
         if !kind.is_erspan() {
             key.erspan_ver = 0;
         }

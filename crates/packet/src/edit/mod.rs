@@ -17,7 +17,7 @@ use crate::{Layers, checksum};
 use sluice_fate::DropReason;
 use span::{CoveringSum, FieldSpan};
 
-pub use tags::{pop_mpls, pop_vlan, push_mpls, push_vlan};
+pub use tags::{pop_mpls, pop_vlan, push_mpls, push_vlan, set_ethernet};
 
 /// Why a packet could not be edited. The packet is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

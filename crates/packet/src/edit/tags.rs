@@ -1,4 +1,4 @@
-//! Pushing and popping VLAN tags and MPLS labels.
+//! Pushing and popping VLAN tags and MPLS labels, and the Ethernet header of packets that come without one.
 //!
 //! The bytes in front of the tag are moved, which are few, never the packet behind it. As in Open vSwitch, except that
 //! a label pushed behind a SNAP header changes the type in that header; OVS overwrites the 802.3 length.
@@ -9,6 +9,14 @@ use crate::{Layers, Packet, VlanLimit};
 
 /// The CFI bit, by which a key marks that there is a tag. On the wire it is 0.
 const CFI: u16 = 0x1000;
+
+/// Writes the addresses of the Ethernet header.
+pub fn set_ethernet(packet: &mut Packet, src: [u8; 6], dst: [u8; 6]) -> Result<(), EditError> {
+    let header = packet.bytes_mut().first_chunk_mut::<ETHERNET_SIZE>().ok_or(EditError::NoHeader)?;
+    header[..6].copy_from_slice(&dst);
+    header[6..12].copy_from_slice(&src);
+    Ok(())
+}
 
 /// Pushes a VLAN tag behind the Ethernet addresses. The CFI bit of `tci` is not written.
 pub fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Result<(), EditError> {

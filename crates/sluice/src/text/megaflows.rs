@@ -2,13 +2,14 @@
 
 use sluice_action::{DatapathPortNames, FlowStats, show_actions, show_flow, show_put_flow, show_stats, show_ufid};
 use sluice_datapath::FlowReport;
+use sluice_flow::PacketKey;
 use sluice_ofproto::{is_put, packet_of};
 use std::fmt::Write as _;
 
 /// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of
 /// them.
 fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
-    let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
+    let key = key_of(flow);
     let is_put = is_put(&flow.flow.translation.xcache);
     std::fmt::from_fn(move |f| {
         let mask = &flow.flow.matched.mask;
@@ -17,6 +18,10 @@ fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNa
         }
         write!(f, "{}", show_flow(&key, mask, verbose, names))
     })
+}
+
+fn key_of(flow: &FlowReport) -> PacketKey {
+    packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key)
 }
 
 /// One megaflow as `dpctl/dump-flows` shows it, without a line feed.
@@ -31,7 +36,8 @@ pub fn dpctl_line(
     if verbose {
         let _ = write!(out, "{}, ", show_ufid(flow.ufid));
     }
-    let _ = write!(out, "{}, {}", show_match(flow, verbose, names), show_stats(stats, now_ms));
+    let stats = show_stats(stats.as_received(&key_of(flow)), now_ms);
+    let _ = write!(out, "{}, {stats}", show_match(flow, verbose, names));
     out.push_str(if verbose { ", dp:ovs, actions:" } else { ", actions:" });
     let _ = write!(out, "{}", show_actions(&flow.flow.translation.actions, names));
     out
@@ -43,7 +49,7 @@ pub fn dpif_line(flow: &FlowReport, verbose: bool, names: &DatapathPortNames, no
     format!(
         "{ufid}{}, {}, actions:{}",
         show_match(flow, verbose, names),
-        show_stats(flow.flow.stats, now_ms),
+        show_stats(flow.flow.stats.as_received(&key_of(flow)), now_ms),
         show_actions(&flow.flow.translation.actions, names)
     )
 }

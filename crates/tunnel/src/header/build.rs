@@ -4,6 +4,7 @@ use super::*;
 use crate::TunnelConfig;
 use sluice_flow::geneve::GeneveOption;
 use sluice_flow::{TunnelKey, tunnel_flags};
+use sluice_packet::headers::ethertype;
 use std::net::Ipv6Addr;
 
 /// What routes and neighbours say of the outer packet.
@@ -29,6 +30,9 @@ pub enum Unbuildable {
     /// One end is IPv4, the other IPv6.
     #[error("both ends must be of one address family")]
     Family,
+    /// The tunnel has no name for what it is to carry.
+    #[error("the tunnel cannot carry packets of that Ethernet type")]
+    Payload,
     /// The options are longer than a header may have.
     #[error("a Geneve header has at most {GENEVE_OPTIONS_MAX} bytes of options")]
     Options,
@@ -81,10 +85,11 @@ impl TunnelHeader {
             out.extend(checksum.to_be_bytes());
             match config.kind {
                 TunnelKind::Geneve => geneve(tunnel, options, &mut out)?,
+                TunnelKind::Gtpu => gtpu(tunnel, &mut out)?,
                 _ => vxlan(config, tunnel, &mut out)?,
             }
         }
-        Ok(TunnelHeader { kind: config.kind, bytes: out.into() })
+        Ok(TunnelHeader { kind: config.kind, is_bare: tunnel.payload_type != 0, bytes: out.into() })
     }
 }
 
@@ -95,7 +100,8 @@ fn vni(tunnel: &TunnelKey) -> Result<u32, Unbuildable> {
 
 fn vxlan(config: &TunnelConfig, tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result<(), Unbuildable> {
     let flags = match (config.gpe, config.gbp) {
-        (true, _) => VXLAN_VNI | VXLAN_GPE | GPE_ETHERNET,
+        (true, _) => VXLAN_VNI | VXLAN_GPE | gpe_protocol(tunnel.payload_type)?,
+        _ if tunnel.payload_type != 0 => return Err(Unbuildable::Payload),
         (false, true) => {
             VXLAN_VNI | VXLAN_GBP | u32::from(tunnel.gbp_flags) << 16 & GBP_FLAGS | u32::from(tunnel.gbp_id)
         }
@@ -106,9 +112,34 @@ fn vxlan(config: &TunnelConfig, tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
+fn gpe_protocol(payload_type: u16) -> Result<u32, Unbuildable> {
+    match payload_type {
+        0 => Ok(GPE_ETHERNET),
+        ethertype::IPV4 => Ok(GPE_IPV4),
+        ethertype::IPV6 => Ok(GPE_IPV6),
+        _ => Err(Unbuildable::Payload),
+    }
+}
+
+/// A user's packet. What rules set of the flags counts as far as the header can keep it: it has no optional part.
+fn gtpu(tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result<(), Unbuildable> {
+    if !matches!(tunnel.payload_type, ethertype::IPV4 | ethertype::IPV6) {
+        return Err(Unbuildable::Payload);
+    }
+    let flags = if tunnel.gtpu_flags == 0 { GTPU_VERSION } else { tunnel.gtpu_flags & !GTPU_OPTIONAL };
+    let message = if tunnel.gtpu_msgtype == 0 { GTPU_PACKET } else { tunnel.gtpu_msgtype };
+    let id = u32::try_from(tunnel.id).map_err(|_| Unbuildable::Key)?;
+    out.extend([flags, message, 0, 0]);
+    out.extend(id.to_be_bytes());
+    Ok(())
+}
+
 fn geneve(tunnel: &TunnelKey, options: &[GeneveOption], out: &mut Vec<u8>) -> Result<(), Unbuildable> {
     let mut list = Vec::new();
     options.iter().for_each(|option| option.write(&mut list));
+    if tunnel.payload_type != 0 {
+        return Err(Unbuildable::Payload);
+    }
     if list.len() > GENEVE_OPTIONS_MAX {
         return Err(Unbuildable::Options);
     }
@@ -133,13 +164,16 @@ fn gre(config: &TunnelConfig, tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result<(
     let words = words.into_iter().filter(|(is_there, ..)| *is_there);
     let flags = words.clone().fold(0, |all, (_, flag, _)| all | flag);
     out.extend(flags.to_be_bytes());
-    out.extend(PROTO_ETHERNET);
+    out.extend(if tunnel.payload_type == 0 { PROTO_ETHERNET } else { tunnel.payload_type.to_be_bytes() });
     words.for_each(|(_, _, word)| out.extend(word.to_be_bytes()));
     Ok(())
 }
 
 /// GRE with a sequence number, and ERSPAN's own header.
 fn erspan(tunnel: &TunnelKey, out: &mut Vec<u8>) -> Result<(), Unbuildable> {
+    if tunnel.payload_type != 0 {
+        return Err(Unbuildable::Payload);
+    }
     let session = u16::try_from(tunnel.id).ok().filter(|id| *id < 1 << 10).ok_or(Unbuildable::Key)?;
     let protocol = match tunnel.erspan_ver {
         1 => PROTO_ERSPAN1,

@@ -38,6 +38,9 @@ impl TunnelHeader {
         if self.kind.is_gre() {
             self.complete_gre(&mut packet[l4_at..], per_packet);
         } else {
+            if self.kind == TunnelKind::Gtpu {
+                complete_gtpu(&mut packet[l4_at + UDP_SIZE..]);
+            }
             self.complete_udp(packet, l4_at, per_packet.source_port);
         }
         Ok(())
@@ -76,6 +79,12 @@ impl TunnelHeader {
             l4[GRE_SIZE..GRE_SIZE + 2].copy_from_slice(&sum.to_be_bytes());
         }
     }
+}
+
+/// Writes the length of what stands behind the fixed part of GTP-U's header.
+fn complete_gtpu(header: &mut [u8]) {
+    let size = (header.len() - GTPU_SIZE) as u16;
+    header[2..4].copy_from_slice(&size.to_be_bytes());
 }
 
 /// The sum of the pseudo header of an IP header, which is whole.

@@ -3,7 +3,10 @@
 //! A header is built once for a megaflow ([`TunnelHeader::build`]). For each packet it is copied in front of the frame and
 //! completed ([`TunnelHeader::complete`]): lengths, checksums, UDP source port, sequence number. [`pop`] reads and checks
 //! the header of a received packet. Source: Open vSwitch lib/netdev-native-tnl.c; RFC 7348 (VXLAN), RFC 8926 (Geneve),
-//! RFC 2784 and RFC 2890 (GRE), draft-foschiano-erspan.
+//! RFC 2784 and RFC 2890 (GRE), draft-foschiano-erspan, 3GPP TS 29.281 (GTP-U), draft-ietf-nvo3-vxlan-gpe.
+//!
+//! A tunnel may carry packets without Ethernet headers. In the switch such a packet has one, with zeros for addresses; the
+//! outer header takes its place ([`TunnelHeader::growth`]), and [`pop`] leaves room for it.
 
 mod build;
 mod complete;
@@ -15,11 +18,14 @@ pub use complete::PerPacket;
 pub use pop::{PopError, Popped, pop};
 
 use crate::TunnelKind;
+use sluice_packet::headers::ETHERNET_SIZE;
 
 /// The header that a tunnel puts in front of a frame, with zeros for what differs between packets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelHeader {
     kind: TunnelKind,
+    /// Whether it stands in the place of the Ethernet header.
+    is_bare: bool,
     bytes: Box<[u8]>,
 }
 
@@ -27,6 +33,12 @@ impl TunnelHeader {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// By how many bytes a packet is longer with it: it takes the place of the Ethernet header if the tunnel carries packets
+    /// without one.
+    pub fn growth(&self) -> usize {
+        self.bytes.len() - if self.is_bare { ETHERNET_SIZE } else { 0 }
     }
 
     /// The type of the tunnel.
@@ -85,8 +97,23 @@ const VXLAN_GBP: u32 = 0x8000_0000;
 const VXLAN_GPE: u32 = 0x0400_0000;
 /// Group based policy: the group does not learn the source address; the policy was applied already.
 const GBP_FLAGS: u32 = 0x0048_0000;
-/// The inner protocol Ethernet, of VXLAN-GPE.
+/// The inner protocols of VXLAN-GPE.
+const GPE_IPV4: u32 = 1;
+const GPE_IPV6: u32 = 2;
 const GPE_ETHERNET: u32 = 3;
+
+/// The fixed part of GTP-U's header, and the words that follow it if one of three flags is set: a sequence number, an N-PDU
+/// number and the type of the first extension header.
+const GTPU_SIZE: usize = 8;
+const GTPU_OPTIONAL_SIZE: usize = 4;
+/// Version 1 of GTP, not GTP'; which flags say so.
+const GTPU_VERSION: u8 = 0x30;
+const GTPU_VERSION_BITS: u8 = 0xf0;
+/// Flags of GTP-U: there is an extension header; any of what is optional is there.
+const GTPU_EXTENSION: u8 = 4;
+const GTPU_OPTIONAL: u8 = 7;
+/// The message that carries a user's packet.
+const GTPU_PACKET: u8 = 255;
 
 /// The bit of Geneve that says that the packet is about the tunnel itself.
 const GENEVE_OAM: u8 = 0x80;

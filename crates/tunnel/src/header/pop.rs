@@ -4,6 +4,7 @@ use super::complete::pseudo_header;
 use super::*;
 use sluice_flow::{TunnelKey, tunnel_flags};
 use sluice_packet::checksum;
+use sluice_packet::headers::{ETHERTYPE_MIN, ethertype};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ pub struct Popped {
     pub tunnel: TunnelKey,
     /// Where the options of Geneve stand in the packet.
     pub options: Range<usize>,
-    /// Where the inner frame stands in the packet.
+    /// Where what it carries stands in the packet: a frame, or, if the fields have a type of payload, a packet without Ethernet.
     pub inner: Range<usize>,
 }
 
@@ -46,6 +47,7 @@ pub fn pop(kind: TunnelKind, packet: &[u8]) -> Result<Popped, PopError> {
         udp(packet, &outer, &mut tunnel)?;
         match kind {
             TunnelKind::Geneve => geneve(&l4[UDP_SIZE..], &mut tunnel)?,
+            TunnelKind::Gtpu => gtpu(&l4[UDP_SIZE..], &mut tunnel)?,
             _ => vxlan(&l4[UDP_SIZE..], &mut tunnel)?,
         }
     };
@@ -138,13 +140,21 @@ fn udp(packet: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<(), PopEr
 fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     let flags = u32::from_be_bytes(at(header, 0)?);
     let vni = u32::from_be_bytes(at(header, 4)?);
-    let is_ethernet = match (flags & VXLAN_GPE != 0, flags & VXLAN_GBP != 0) {
-        (true, false) => flags == VXLAN_VNI | VXLAN_GPE | GPE_ETHERNET,
+    let is_known = match (flags & VXLAN_GPE != 0, flags & VXLAN_GBP != 0) {
+        (true, false) => {
+            tunnel.payload_type = match flags & 0xff {
+                GPE_IPV4 => ethertype::IPV4,
+                GPE_IPV6 => ethertype::IPV6,
+                GPE_ETHERNET => 0,
+                _ => return Err(PopError::Unknown),
+            };
+            flags & !0xff == VXLAN_VNI | VXLAN_GPE
+        }
         (false, true) => flags & !(GBP_FLAGS | 0xffff) == VXLAN_VNI | VXLAN_GBP,
         (false, false) => flags == VXLAN_VNI,
         (true, true) => false,
     };
-    if !is_ethernet || vni & 0xff != 0 {
+    if !is_known || vni & 0xff != 0 {
         return Err(PopError::Unknown);
     }
     if flags & VXLAN_GBP != 0 {
@@ -170,6 +180,44 @@ fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     tunnel.id = (vni >> 8).into();
     tunnel.flags |= tunnel_flags::KEY | if flags & GENEVE_OAM != 0 { tunnel_flags::OAM } else { 0 };
     Ok(UDP_SIZE + VNI_HEADER_SIZE + options)
+}
+
+/// Reads GTP-U's header and what is optional of it; the size of all headers behind IP.
+///
+/// Messages of the protocol itself, such as echo requests, carry no packet: rules of the bridge that the outer packets
+/// come to can tell them apart and send them to who answers them.
+fn gtpu(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
+    let [flags, message]: [u8; 2] = at(header, 0)?;
+    let length = usize::from(u16::from_be_bytes(at(header, 2)?));
+    let id = u32::from_be_bytes(at(header, 4)?);
+    if flags & GTPU_VERSION_BITS != GTPU_VERSION || message != GTPU_PACKET {
+        return Err(PopError::Unknown);
+    }
+    // Open vSwitch does not look at the length; what it leaves out would be no part of the packet.
+    if header.len() != GTPU_SIZE + length {
+        return Err(PopError::Truncated);
+    }
+    let mut size = GTPU_SIZE;
+    if flags & GTPU_OPTIONAL != 0 {
+        let [_, _, _, mut next]: [u8; GTPU_OPTIONAL_SIZE] = at(header, size)?;
+        size += GTPU_OPTIONAL_SIZE;
+        // Each header tells its length in words of four bytes, and the type of the next one in its last byte.
+        while flags & GTPU_EXTENSION != 0 && next != 0 {
+            let words = usize::from(at::<1>(header, size)?[0]);
+            if words == 0 {
+                return Err(PopError::Unknown);
+            }
+            size += 4 * words;
+            next = at::<1>(header, size - 1)?[0];
+        }
+    }
+    tunnel.payload_type = match at::<1>(header, size)?[0] >> 4 {
+        4 => ethertype::IPV4,
+        6 => ethertype::IPV6,
+        _ => return Err(PopError::Unknown),
+    };
+    (tunnel.gtpu_flags, tunnel.gtpu_msgtype, tunnel.id) = (flags, message, id.into());
+    Ok(UDP_SIZE + size)
 }
 
 /// Reads GRE's header, and ERSPAN's behind it; the size of all headers behind IP.
@@ -200,7 +248,13 @@ fn gre(l4: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<usize, PopErr
     match protocol {
         PROTO_ETHERNET => Ok(size),
         PROTO_ERSPAN1 | PROTO_ERSPAN2 if flags == GRE_SEQ => erspan(&l4[size..], tunnel).map(|more| size + more),
-        _ => Err(PopError::Unknown),
+        PROTO_ERSPAN1 | PROTO_ERSPAN2 => Err(PopError::Unknown),
+        _ => {
+            // A tag belongs to a frame, and there is none.
+            tunnel.payload_type = u16::from_be_bytes(protocol);
+            let is_known = tunnel.payload_type >= ETHERTYPE_MIN && !ethertype::is_vlan(tunnel.payload_type);
+            if is_known { Ok(size) } else { Err(PopError::Unknown) }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
 use sluice_flow::{FlowKey, PacketKey, TunnelKey, tunnel_flags};
 use std::net::Ipv6Addr;
 
-const KINDS: [TunnelKind; 6] = TunnelKind::ALL;
+const KINDS: [TunnelKind; 7] = TunnelKind::ALL;
 const LINK_DST: [u8; 6] = [0xf8, 0xbc, 0x12, 0x44, 0x34, 0xb6];
 const LINK_SRC: [u8; 6] = [0xaa, 0x55, 0xaa, 0x55, 0, 0];
 
@@ -31,6 +31,8 @@ fn packet(config: &TunnelConfig, tunnel: &TunnelKey, inner: &[u8]) -> Vec<u8> {
     let header = TunnelHeader::build(config, tunnel, &[], &link(Ipv6Addr::from_bits(tunnel.src))).unwrap();
     let mut packet = vec![0xee; header.bytes().len()];
     packet.extend(inner);
+    let ethernet = if tunnel.payload_type == 0 { 0 } else { ETHERNET_SIZE };
+    assert_eq!(header.growth() + ethernet, header.bytes().len());
     let per_packet = PerPacket { source_port: 40_000, sequence: 7, timestamp: 9 };
     header.complete(&mut packet, per_packet).unwrap();
     packet
@@ -38,43 +40,61 @@ fn packet(config: &TunnelConfig, tunnel: &TunnelKey, inner: &[u8]) -> Vec<u8> {
 
 /// A tunnel, its fields and a frame.
 fn sent() -> impl Strategy<Value = (TunnelConfig, TunnelKey, Vec<u8>)> {
-    let choices = (0..KINDS.len(), any::<[bool; 6]>(), any::<[u32; 4]>(), any::<[u8; 4]>());
+    let choices = (0..KINDS.len(), any::<[bool; 7]>(), any::<[u32; 4]>(), any::<[u8; 4]>());
     let frame = proptest::collection::vec(any::<u8>(), 14..200);
-    (choices, frame).prop_map(|((kind, [is_ipv6, csum, key, oam, gbp, seq], words, [tos, ttl, dir, ver]), frame)| {
-        let kind = KINDS[kind];
-        let exts = if kind == TunnelKind::Vxlan && gbp { "exts=gbp" } else { "" };
-        let seq = if seq && !kind.is_erspan() && kind.is_gre() { "seq=true" } else { "" };
-        let config = config(kind, &format!("{exts} {seq}"));
-        let has_key = key || !kind.is_gre() || kind.is_erspan();
-        let id = match kind {
-            _ if !has_key => 0,
-            TunnelKind::Vxlan | TunnelKind::Geneve => words[0] >> 8,
-            _ if kind.is_erspan() => words[0] & 0x3ff,
-            _ => words[0],
-        };
-        let has_csum = !kind.is_erspan() && (csum || is_ipv6 && !kind.is_gre());
-        let mut flags = 0;
-        flags |= if has_csum { tunnel_flags::CSUM } else { 0 };
-        flags |= if has_key { tunnel_flags::KEY } else { 0 };
-        flags |= if oam && kind == TunnelKind::Geneve { tunnel_flags::OAM } else { 0 };
-        let version = if kind.is_erspan() { 1 + (ver & 1) } else { 0 };
-        let tunnel = TunnelKey {
-            id: id.into(),
-            src: address(is_ipv6, words[1]).to_bits(),
-            dst: address(is_ipv6, words[2]).to_bits(),
-            flags,
-            tos,
-            ttl,
-            gbp_id: if config.gbp { words[3] as u16 } else { 0 },
-            gbp_flags: if config.gbp { (words[3] >> 16) as u8 & 0x48 } else { 0 },
-            erspan_ver: version,
-            erspan_idx: if version == 1 { words[3] & 0xf_ffff } else { 0 },
-            erspan_dir: if version == 2 { dir & 1 } else { 0 },
-            erspan_hwid: if version == 2 { dir >> 2 } else { 0 },
-            ..TunnelKey::default()
-        };
-        (config, tunnel, frame)
-    })
+    (choices, frame).prop_map(
+        |((kind, [is_ipv6, csum, key, oam, gbp, seq, bare], words, [tos, ttl, dir, ver]), mut frame)| {
+            let kind = KINDS[kind];
+            let payload_type = match kind {
+                TunnelKind::Gtpu => [0x0800, 0x86dd][usize::from(ver & 1)],
+                TunnelKind::Vxlan if bare => [0x0800, 0x86dd][usize::from(ver & 1)],
+                TunnelKind::Gre | TunnelKind::Ip6Gre if bare => [0x0800, 0x86dd, 0x8847, 0x0806][usize::from(ver & 3)],
+                _ => 0,
+            };
+            // GTP-U has no type of its payload but the version that IP has.
+            frame[0] = if payload_type == 0x86dd { 0x60 } else { 0x45 };
+            let exts = match kind {
+                TunnelKind::Vxlan if payload_type != 0 => "exts=gpe",
+                TunnelKind::Vxlan if gbp => "exts=gbp",
+                _ => "",
+            };
+            let seq = if seq && !kind.is_erspan() && kind.is_gre() { "seq=true" } else { "" };
+            let config = config(kind, &format!("{exts} {seq}"));
+            let has_key = kind != TunnelKind::Gtpu && (key || !kind.is_gre() || kind.is_erspan());
+            let id = match kind {
+                TunnelKind::Gtpu => words[0],
+                _ if !has_key => 0,
+                TunnelKind::Vxlan | TunnelKind::Geneve => words[0] >> 8,
+                _ if kind.is_erspan() => words[0] & 0x3ff,
+                _ => words[0],
+            };
+            let has_csum = !kind.is_erspan() && (csum || is_ipv6 && !kind.is_gre());
+            let mut flags = 0;
+            flags |= if has_csum { tunnel_flags::CSUM } else { 0 };
+            flags |= if has_key { tunnel_flags::KEY } else { 0 };
+            flags |= if oam && kind == TunnelKind::Geneve { tunnel_flags::OAM } else { 0 };
+            let version = if kind.is_erspan() { 1 + (ver & 1) } else { 0 };
+            let tunnel = TunnelKey {
+                id: id.into(),
+                src: address(is_ipv6, words[1]).to_bits(),
+                dst: address(is_ipv6, words[2]).to_bits(),
+                flags,
+                tos,
+                ttl,
+                gbp_id: if config.gbp { words[3] as u16 } else { 0 },
+                gbp_flags: if config.gbp { (words[3] >> 16) as u8 & 0x48 } else { 0 },
+                erspan_ver: version,
+                erspan_idx: if version == 1 { words[3] & 0xf_ffff } else { 0 },
+                erspan_dir: if version == 2 { dir & 1 } else { 0 },
+                erspan_hwid: if version == 2 { dir >> 2 } else { 0 },
+                gtpu_flags: if kind == TunnelKind::Gtpu { GTPU_VERSION } else { 0 },
+                gtpu_msgtype: if kind == TunnelKind::Gtpu { GTPU_PACKET } else { 0 },
+                payload_type,
+                ..TunnelKey::default()
+            };
+            (config, tunnel, frame)
+        },
+    )
 }
 
 proptest! {
@@ -158,8 +178,70 @@ fn each_fault_has_its_name() {
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE, 0x40), PopError::Unknown, "version");
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE, 0x3f), PopError::Truncated, "options beyond the end");
     assert_eq!(broken(TunnelKind::Geneve, l4 + UDP_SIZE + 3, 0), PopError::Unknown, "inner protocol");
-    assert_eq!(broken(TunnelKind::Gre, l4 + 3, 0), PopError::Unknown, "inner protocol");
+    assert_eq!(broken(TunnelKind::Gre, l4 + 2, 0), PopError::Unknown, "inner protocol");
     assert_eq!(broken(TunnelKind::Vxlan, l4 + 5, 9), PopError::Truncated, "length of UDP");
+}
+
+/// A packet of GTP-U: flags, message and what follows the eight bytes of the fixed header.
+fn gtpu(flags: u8, message: u8, behind: &[u8]) -> Vec<u8> {
+    let ends = [2, 1].map(|low| address(false, low).to_bits());
+    let tunnel = TunnelKey { id: 9, src: ends[0], dst: ends[1], payload_type: 0x0800, ttl: 64, ..TunnelKey::default() };
+    let mut packet = packet(&config(TunnelKind::Gtpu, ""), &tunnel, behind);
+    let at = IP_AT + IPV4_SIZE + UDP_SIZE;
+    packet[at..at + 2].copy_from_slice(&[flags, message]);
+    packet
+}
+
+#[test]
+fn optional_parts_of_gtpu_are_skipped() {
+    let payload = |packet: &[u8]| pop(TunnelKind::Gtpu, packet).map(|popped| packet[popped.inner].to_vec());
+    let ip = [0x45, 1, 2, 3];
+    for (flags, optional) in [
+        (0x30, &[][..]),
+        (0x32, &[0, 7, 0, 0]),
+        (0x31, &[0, 0, 9, 0]),
+        // Flags say that there is no extension header, whatever stands in its place.
+        (0x33, &[0, 7, 9, 0x85]),
+        // The container of a session of 5G, and a second header of two words behind it.
+        (0x34, &[0, 0, 0, 0x85, 1, 0x10, 9, 0]),
+        (0x36, &[0, 7, 0, 0x85, 1, 0x10, 9, 0x20, 2, 1, 2, 3, 4, 5, 6, 0]),
+    ] {
+        assert_eq!(payload(&gtpu(flags, 255, &[optional, &ip].concat())), Ok(ip.to_vec()), "{flags:#x} {optional:?}");
+    }
+    let faults = [
+        (PopError::Unknown, "GTP'", gtpu(0x20, 255, &ip)),
+        (PopError::Unknown, "version 2", gtpu(0x50, 255, &ip)),
+        (PopError::Unknown, "an echo request", gtpu(0x32, 1, &[0, 1, 0, 0])),
+        (PopError::Unknown, "neither IPv4 nor IPv6", gtpu(0x30, 255, &[0x55; 20])),
+        (PopError::Unknown, "an extension header without a length", gtpu(0x34, 255, &[0, 0, 0, 0x85, 0, 0, 0, 0x85])),
+        (PopError::Truncated, "an extension header beyond the end", gtpu(0x34, 255, &[0, 0, 0, 0x85, 9, 0, 0, 0])),
+        (PopError::Truncated, "no payload", gtpu(0x30, 255, &[])),
+        (PopError::Truncated, "half of what is optional", gtpu(0x32, 255, &[0, 1])),
+    ];
+    for (error, what, packet) in faults {
+        assert_eq!(payload(&packet), Err(error), "{what}");
+    }
+    let mut longer = gtpu(0x30, 255, &ip);
+    longer[IP_AT + IPV4_SIZE + UDP_SIZE + 3] += 1;
+    assert_eq!(payload(&longer), Err(PopError::Truncated), "a length beyond the end");
+}
+
+#[test]
+fn a_tunnel_carries_what_its_header_can_name() {
+    let dst = address(false, 1).to_bits();
+    let build = |kind, options, payload_type| {
+        let tunnel = TunnelKey { dst, erspan_ver: 1, payload_type, ..TunnelKey::default() };
+        TunnelHeader::build(&config(kind, options), &tunnel, &[], &link(address(false, 2))).map(|_| ())
+    };
+    let no = Err(Unbuildable::Payload);
+    assert_eq!(build(TunnelKind::Gre, "", 0x8847), Ok(()));
+    assert_eq!(build(TunnelKind::Vxlan, "", 0x0800), no);
+    assert_eq!(build(TunnelKind::Vxlan, "exts=gpe", 0x0800), Ok(()));
+    assert_eq!(build(TunnelKind::Vxlan, "exts=gpe", 0x8847), no);
+    assert_eq!(build(TunnelKind::Geneve, "", 0x0800), no);
+    assert_eq!(build(TunnelKind::Erspan, "", 0x0800), no);
+    assert_eq!(build(TunnelKind::Gtpu, "", 0x86dd), Ok(()));
+    assert_eq!([build(TunnelKind::Gtpu, "", 0), build(TunnelKind::Gtpu, "", 0x0806)], [no, no]);
 }
 
 #[test]
@@ -192,6 +274,10 @@ fn headers_are_ovs_text() {
     let eth = "eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800)";
     let ip = |proto| format!("ipv4(src=1.1.2.88,dst=1.1.2.92,proto={proto},tos=0,ttl=64,frag=0x4000)");
     let udp = |port| format!("udp(src=0,dst={port},csum=0x0)");
+    assert_eq!(
+        text(TunnelKind::Gtpu, TunnelKey { payload_type: 0x0800, ..tunnel }, src),
+        format!("size=50,type=110,{eth},{},{},gtpu(flags=0x30,msgtype=255,teid=0x7b)", ip(17), udp(2152))
+    );
     assert_eq!(
         text(TunnelKind::Vxlan, tunnel, src),
         format!("size=50,type=4,{eth},{},{},vxlan(flags=0x8000000,vni=0x7b)", ip(17), udp(4789))

@@ -48,6 +48,7 @@ impl TunnelHeader {
             (TunnelKind::Gre | TunnelKind::Ip6Gre, true) => 109,
             (TunnelKind::Erspan | TunnelKind::Ip6Erspan, false) => 107,
             (TunnelKind::Erspan | TunnelKind::Ip6Erspan, true) => 108,
+            (TunnelKind::Gtpu, _) => 110,
         }
     }
 
@@ -66,6 +67,10 @@ impl TunnelHeader {
                 write!(f, "geneve({oam}{critical}vni=0x{:x}", word32(l4, UDP_SIZE + 4) >> 8)?;
                 write_options(f, &l4[UDP_SIZE + VNI_HEADER_SIZE..])?;
                 f.write_str(")")
+            }
+            TunnelKind::Gtpu => {
+                let (flags, message, id) = (l4[UDP_SIZE], l4[UDP_SIZE + 1], word32(l4, UDP_SIZE + 4));
+                write!(f, "gtpu(flags=0x{flags:x},msgtype={message},teid=0x{id:x})")
             }
             TunnelKind::Gre | TunnelKind::Ip6Gre => write_gre(f, l4),
             TunnelKind::Erspan | TunnelKind::Ip6Erspan => write_erspan(f, &l4[GRE_SIZE + GRE_WORD..]),

@@ -6,7 +6,7 @@ use sluice_tunnel::TunnelKind;
 use sluice_vswitch::PATCH;
 
 /// Types that Open vSwitch has, too, and so tools may ask for.
-const OVS_TYPES: [&str; 17] = [
+const OVS_TYPES: [&str; 18] = [
     "afxdp",
     "dpdk",
     "dpdkvhostuser",
@@ -17,6 +17,7 @@ const OVS_TYPES: [&str; 17] = [
     "erspan",
     "geneve",
     "gre",
+    "gtpu",
     "internal",
     "ip6erspan",
     "ip6gre",
