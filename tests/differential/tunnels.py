@@ -4,7 +4,7 @@
 tunnels.py SLUICE [--packets N] [--seed N]     a line for what differs, then a line that ci.sh counts
 
 Both run as daemons with dummy devices. Packets that come to the bridge under the tunnels are of VXLAN, Geneve with options, GRE and
-ERSPAN, over IPv4 and IPv6, and of GRE, VXLAN-GPE and GTP-U that carry packets without Ethernet headers, whole or broken in one place. What comes out of a tunnel leaves by a port with the
+ERSPAN, over IPv4 and IPv6, and of GRE and VXLAN-GPE that carry packets without Ethernet headers, whole or broken in one place. What comes out of a tunnel leaves by a port with the
 tunnel's fields written into its Ethernet header, and goes back into a tunnel as well, which encapsulates it. UDP source ports are left out: each
 switch hashes for itself; the checksums over them are checked instead.
 """
@@ -23,7 +23,7 @@ WORLDS = {
     "ip6gre": ("6", 1, [("ip6gre", 15, "key=flow"), ("ip6gre", 16, "key=7 csum=true")]),
     "erspan": ("4", 1, [("erspan", 17, ERSPAN)]),
     "ip6erspan": ("6", 1, [("ip6erspan", 17, ERSPAN)]),
-    "bare": ("4", 3, [("gre", 19, "key=flow packet_type=legacy_l3"), ("gre", 15, "key=flow"), ("gtpu", 20, "key=flow"), ("vxlan", 21, "key=flow exts=gpe packet_type=legacy_l3")]),
+    "bare": ("4", 3, [("gre", 19, "key=flow packet_type=legacy_l3"), ("gre", 15, "key=flow"), ("vxlan", 21, "key=flow exts=gpe packet_type=legacy_l3")]),
 }
 # What becomes of a packet that a tunnel has given: its tunnel's fields go into its addresses, then it leaves by p2; and it goes back.
 ID = "move:NXM_NX_TUN_ID[0..23]->NXM_OF_ETH_SRC[0..23],"
@@ -33,13 +33,12 @@ SHOWN = {
     "geneve": [("tun_metadata0,tun_metadata1,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_TUN_METADATA1[0..15]->NXM_OF_ETH_DST[32..47],"),
                ("tun_metadata0,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],"), ("", ID)],
     "gre": [("", "move:NXM_NX_TUN_ID[0..31]->NXM_OF_ETH_SRC[0..31],")],
-    "gtpu": [("tun_gtpu_flags=0x30,", "move:NXM_NX_TUN_ID[0..31]->NXM_OF_ETH_SRC[0..31],"), ("", ID)],
     "erspan": [("", "move:NXM_NX_TUN_ID[0..9]->NXM_OF_ETH_SRC[0..9],move:tun_erspan_idx[0..19]->NXM_OF_ETH_DST[0..19],move:tun_erspan_hwid[0..5]->NXM_OF_ETH_DST[20..25],")],
 }
 OPTIONS = ((0x102, 0x80, 4), (0x102, 1, 8))
 
 # Ports whose tunnels carry packets without Ethernet headers, and what their frames are before: of GRE not tagged, else IPv4 and IPv6.
-BARE = {19: (0, 2, 3), 20: (2, 3), 21: (2, 3)}
+BARE = {19: (0, 2, 3), 21: (2, 3)}
 
 def kinds(number): return BARE.get(number, range(4))
 def port_number(number, family): return number if family == "4" else number + 20
@@ -219,16 +218,13 @@ class Packets:
         kind, key, ethertype = kind.removeprefix("ip6"), r.choice((0, 7, r.randrange(1 << 24))), 0x6558
         inner = self.inner(kinds=kinds(number))
         if number in BARE: ethertype, inner = struct.unpack_from(">H", inner, 12)[0], inner[14:]
-        if kind in ("vxlan", "geneve", "gtpu"):
-            if kind == "gtpu":
-                optional = r.choice((b"", b"", struct.pack(">HBB", r.randrange(65536), 0, 0)))
-                header = struct.pack(">BBHI", 0x32 if optional else 0x30, 255, len(optional + inner), key) + optional
-            elif number in BARE: header = struct.pack(">II", 0x0c000000 | {0x0800: 1, 0x86dd: 2}[ethertype], key << 8)
+        if kind in ("vxlan", "geneve"):
+            if number in BARE: header = struct.pack(">II", 0x0c000000 | {0x0800: 1, 0x86dd: 2}[ethertype], key << 8)
             elif kind == "geneve":
                 options = self.options()
                 header = struct.pack(">BBHI", len(options) // 4, r.choice((0, 0, 0x40, 0x80)), 0x6558, key << 8) + options
             else: header = struct.pack(">II", 0x08000000, key << 8)
-            port, body = {"vxlan": 4789, "geneve": 6081, "gtpu": 2152}[kind], header + inner
+            port, body = {"vxlan": 4789, "geneve": 6081}[kind], header + inner
             l4, proto = struct.pack(">HHHH", r.randrange(1024, 65536), port, 8 + len(body), 0) + body, 17
         else:
             proto = 47
@@ -255,10 +251,8 @@ class Packets:
         """A packet with a flaw in its tunnel's headers: a bit, a byte, or its end."""
         r, packet = self.random, bytearray(packet)
         how, is_udp = r.randrange(3), (packet[20] if l4 == 54 else packet[23]) == 17
-        # Open vSwitch reads no length of UDP, no group policy of VXLAN, no length, version and extension of GTP-U, but bits of ERSPAN's index that
-        # are reserved.
-        udp = {b"\x12\xb5": (4, 5, 8), b"\x08\x68": (4, 5, 8, 10, 11)}.get(bytes(packet[l4 + 2:l4 + 4]), (4, 5))
-        skipped = udp if is_udp else (12, 13)
+        # Open vSwitch reads no length of UDP and no group policy of VXLAN, but bits of ERSPAN's index that are reserved.
+        skipped = (12, 13) if not is_udp else (4, 5, 8) if packet[l4 + 2:l4 + 4] == b"\x12\xb5" else (4, 5)
         places = [at for at in range(min(24, len(packet) - l4)) if at not in skipped]
         if how == 0: packet[l4 + r.choice(places)] ^= 1 << r.randrange(8)
         elif how == 1: packet[l4 + r.choice(places)] = r.randrange(256)

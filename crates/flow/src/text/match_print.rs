@@ -173,7 +173,10 @@ impl Items<'_, '_> {
     fn protocol(&mut self) -> Result<Said, fmt::Error> {
         let packet_type = self.key(layout::PACKET_TYPE);
         if packet_type != 0 {
-            self.item(format_args!("packet_type=({},{:#x})", packet_type >> 16, packet_type & 0xffff))?;
+            let (space, kind) = (packet_type >> 16, packet_type & 0xffff);
+            // C's `%#x` writes zero without a prefix.
+            let prefix = if kind == 0 { "" } else { "0x" };
+            self.item(format_args!("packet_type=({space},{prefix}{kind:x})"))?;
         } else if self.mask(layout::RECIRC_ID) != 0
             && (self.mask(layout::PACKET_TYPE) != 0 || self.matches.asks_for_headers())
         {
