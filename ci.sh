@@ -287,6 +287,7 @@ step_faucet() {
 step_guests() {
     local code=0
     [ "$(id -u)" = 0 ] || { skip guests "not root"; return; }
+    ci/install-packages packages-long.txt || return 1
     cargo build -q --release -p sluice || return 1
     guarded 3600 bash tests/long/guests.sh || code=$?
     [ "$code" != 77 ] || { skip guests "see above"; return; }
@@ -296,6 +297,7 @@ step_guests() {
 step_neutron() {
     local code=0
     [ "$(id -u)" = 0 ] || { skip neutron "not root"; return; }
+    ci/install-packages packages-long.txt || return 1
     cargo build -q -p sluice || return 1
     guarded 1800 bash tests/long/neutron.sh || code=$?
     [ "$code" != 77 ] || { skip neutron "see above"; return; }

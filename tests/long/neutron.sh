@@ -6,7 +6,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../privileged/common/switch.bash"
 . tests/privileged/common/vswitchd.bash
-[ -x /usr/bin/neutron-openvswitch-agent ] || { echo "SKIPPED: no neutron-openvswitch-agent (ci/install-packages)"; exit 77; }
+[ -x /usr/bin/neutron-openvswitch-agent ] || { echo "SKIPPED: no neutron-openvswitch-agent (ci/install-packages packages-long.txt)"; exit 77; }
 vms=("$lane-$$-1" "$lane-$$-2" "$lane-$$-3")
 remove_all() {
     finish_daemons
