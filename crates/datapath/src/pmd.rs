@@ -349,6 +349,7 @@ impl Pmd {
     }
 
     /// Looks up a megaflow, too, that no packet of this PMD has asked for.
+    #[cold]
     fn index_flow(&mut self, id: FlowId) {
         // It may be the successor of one that is here, and takes its place.
         while !self.deleted.is_empty() || self.side.notices.has_messages() {

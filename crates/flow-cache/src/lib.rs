@@ -12,7 +12,7 @@
 //! - [`Smc`], the signature match cache: the same with 16 bits of the key's hash, so that a line of the cache holds ten
 //!   flows.
 //! - [`Distributor`]: remembers which subtable a key is in, four bytes a flow.
-//! - [`Subtables`]: tuple space search, one subtable for each mask. From 65 subtables on, only those are asked whose
+//! - [`Subtables`]: tuple space search, one subtable for each mask. Where there are many, only those are asked whose
 //!   prefix lengths can match the packet.
 //!
 //! # Every entry is a hint

@@ -1,6 +1,6 @@
 //! The subtables of one (in_port, recirc_id), in order of rank, and which of them a packet need not ask.
 //!
-//! With fewer than [`PRUNE_FROM`] subtables all are asked in turn. With more, packets that the first few do not match
+//! With few subtables all are asked in turn ([`PRUNE_FROM`]). With more, packets that the first few do not match
 //! are looked up only in the subtables that [`Pruning`] leaves. A subtable is listed for pruning when it is made,
 //! except for the first [`UNLISTED`], so that small tables pay nothing; those are listed once the table turns out to be
 //! large.
@@ -19,8 +19,15 @@ use sluice_sync::Slots;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// With fewer subtables all are asked. Measured: docs/notes/bounded-misses.md. Tests have fewer, so that small cases prune.
-const PRUNE_FROM: usize = if cfg!(test) { 17 } else { 65 };
+/// With fewer subtables all are asked. Measured: docs/notes/bounded-misses.md.
+const PRUNE_FROM: usize = 17;
+
+/// The same for packets that are looked up together, since a subtable is asked about eight of them at a time. Tests have
+/// fewer, so that small cases prune.
+const PRUNE_FROM_TOGETHER: usize = if cfg!(test) { 17 } else { 65 };
+
+/// From this number of packets on they count as together.
+const TOGETHER: usize = 4;
 
 /// Subtables that are made before new ones are listed at once.
 const UNLISTED: usize = 8;
@@ -66,8 +73,8 @@ pub(crate) struct TupleSpace {
     pruning: Option<Box<Pruning>>,
     /// Places not listed for pruning.
     unlisted: Vec<u32>,
-    /// With fewer subtables all are asked.
-    prune_from: usize,
+    /// Whether subtables that cannot match are skipped, where there are many.
+    prunes: bool,
     /// Whether those with the most recent hits are asked first.
     ranks: bool,
 }
@@ -97,10 +104,6 @@ fn mask_id(mask: &Arc<Mask>) -> MaskId {
     Arc::as_ptr(mask).addr()
 }
 
-fn prune_from(prunes: bool) -> usize {
-    if prunes { PRUNE_FROM } else { usize::MAX }
-}
-
 /// What a removal removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Removed {
@@ -119,14 +122,14 @@ impl TupleSpace {
             by_mask: HashMap::new(),
             pruning: None,
             unlisted: Vec::new(),
-            prune_from: prune_from(search.prunes),
+            prunes: search.prunes,
             ranks: search.ranks,
         }
     }
 
     /// Changes how it is searched.
     pub fn set_search(&mut self, search: SubtableSearch) {
-        (self.prune_from, self.ranks) = (prune_from(search.prunes), search.ranks);
+        (self.prunes, self.ranks) = (search.prunes, search.ranks);
     }
 
     /// Whether it has no subtables.
@@ -218,7 +221,8 @@ impl TupleSpace {
         hits: &mut Hits<'g>,
         search: &mut SearchState,
     ) -> BatchMask {
-        if self.pruning.is_none() || self.ranking.len() < self.prune_from {
+        let from = if miss.len() < TOGETHER { PRUNE_FROM } else { PRUNE_FROM_TOGETHER };
+        if !self.prunes || self.pruning.is_none() || self.ranking.len() < from {
             let subtables = &mut self.subtables;
             return batch.isa.run(InTurn { batch, hits, search, subtables, places: [&self.ranking, &[]], miss });
         }
