@@ -64,7 +64,8 @@ mount --make-rslave "$root/dev"
 mount -t sysfs sysfs "$root/sys"
 inside() { ip netns exec "$s" chroot "$root" "$@"; }
 install() { cp target/deb/"$1" "$root/tmp/"; inside dpkg -i "/tmp/$1" > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"; rm "$root/tmp/$1"; }
-listing() { (cd "$root" && find etc usr lib var/lib var/log run -xdev | grep -vE '^(var/lib/dpkg|var/lib/systemd|var/log/(dpkg|alternatives|openvswitch)|run/openvswitch|etc/openvswitch|var/lib/openvswitch|var/cache)|^etc/(passwd|group|shadow|gshadow|subuid|subgid)' | sort); }
+# What DPDK's library makes in /run, and logrotate's memory of its runs, are not the packages'.
+listing() { (cd "$root" && find etc usr lib var/lib var/log run -xdev | grep -vE '^(var/lib/dpkg|var/lib/systemd|var/log/(dpkg|alternatives|openvswitch)|run/openvswitch|run/dpdk|var/lib/logrotate|etc/openvswitch|var/lib/openvswitch|var/cache)|^etc/(passwd|group|shadow|gshadow|subuid|subgid)' | sort); }
 
 ip netns add "$s"
 for host in port1 port2; do
