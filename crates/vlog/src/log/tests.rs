@@ -109,6 +109,32 @@ fn options_are_those_of_the_command_line() {
     assert_eq!(error, "processing \"x\": no destination, level, or module \"x\"");
 }
 
+/// As the system's log gets them: facility and severity, the number of the line, module, level.
+#[test]
+fn the_systems_log_gets_lines_with_their_severity() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dev-log");
+    let system = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    system.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let options = LogOptions { syslog_method: Some(SyslogMethod::Unix(path)), ..LogOptions::default() };
+    let log = Log::with_options("ovs-vswitchd", &options, Level::Off).unwrap();
+    let mut line = [0; 200];
+    // Behind the module stands the thread's name, unless it is the main one.
+    let mut expect = |begin: &str, end: &str| {
+        let size = system.recv(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..size]);
+        assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
+    };
+    log.write("bridge", Level::Err, "br0 is gone");
+    expect("<27>ovs|00001|bridge", "|ERR|br0 is gone");
+    log.write("bridge", Level::Dbg, "nobody asked");
+    log.write("bridge", Level::Info, "br0 is here");
+    expect("<29>ovs|00002|bridge", "|INFO|br0 is here");
+    // A system's log that has gone costs the line, nothing else.
+    drop(system);
+    log.write("bridge", Level::Err, "unheard");
+}
+
 #[test]
 fn a_rotated_file_is_opened_again() {
     let fixture = Fixture::new();
