@@ -3,7 +3,7 @@
 # virtio. guests/image.sh DIRECTORY leaves `vmlinuz` and `initrd` there, or exits with 77 and says what is missing.
 set -euo pipefail
 out=$1
-[ ! -s "$out/initrd" ] || exit 0
+[ ! "$out/initrd" -nt "$0" ] || exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 missing() { echo "SKIPPED: $*"; exit 77; }
