@@ -36,7 +36,7 @@ if command -v lintian > /dev/null; then
     lintian --fail-on error target/deb/sluice*_"${first}"_"$architecture".deb > "$dir/lintian" 2>&1 || fail "$(cat "$dir/lintian")"
     echo "$lane: lintian: $(grep -c '^W:' "$dir/lintian" || true) warnings, no error"
 else
-    echo "SKIPPED packages: lintian is not installed (ci/install-packages)"
+    echo "SKIPPED packages: lintian is not installed (ci/install-packages packages-long.txt)"
 fi
 
 tar=${ROOT_TAR:-$dir/root.tar}
