@@ -157,8 +157,7 @@ fn polls_that_only_drop_are_charged_to_their_queue() {
     let polls = [&ports[0], &ports[1], &ports[2]].map(|port| port.polls.clone());
     run(ports);
     let [victim, dear, as_dear] = polls.map(|polls| polls.load(Relaxed));
-    // Uncharged they would be polled as often. On a machine that does nothing else it is more than five times.
-    assert!(dear > 0 && as_dear > 0 && victim > 2 * dear.max(as_dear), "{victim} beside {dear} and {as_dear}");
+    assert!(dear > 0 && as_dear > 0 && victim > 5 * dear.max(as_dear), "{victim} beside {dear} and {as_dear}");
 }
 
 #[test]
