@@ -104,8 +104,8 @@ impl std::fmt::Display for Left {
 }
 
 /// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed; only root does
-/// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group. Whom the
-/// sockets' mode lets use them, the directory lets by.
+/// so. A group that may use the sockets gets the directory, too, and everything made in it belongs to that group. Whoever
+/// may connect to the sockets may also enter the directory.
 ///
 /// A directory of root's that holds other things than sockets is not given away: then this is false, and whatever the switch
 /// needs there has to be made before it leaves root.
@@ -126,12 +126,12 @@ pub fn give_rundir(rundir: &Path, to: &Identity, socket_mode: u16) -> Result<boo
     Ok(true)
 }
 
-/// Lets a group into the directory, and others by if the sockets' mode does. Its set-group-ID bit gives the group each socket that
+/// Lets a group read the directory, and lets others enter it if the sockets' mode lets them connect. Its set-group-ID bit gives the group each socket that
 /// is made there later, when the switch may not be allowed to. Source: inode(7).
 fn open_to(rundir: &Path, group: Option<u32>, socket_mode: u16) -> Result<()> {
-    let whom = || group.map_or("others".to_owned(), |group| format!("group {group}"));
+    let opened_to = || group.map_or("others".to_owned(), |group| format!("group {group}"));
     let context =
-        || format!("rundir {}: opening it to {} (switch.socket-group, socket-mode)", rundir.display(), whom());
+        || format!("rundir {}: opening it to {} (switch.socket-group, socket-mode)", rundir.display(), opened_to());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(rundir, flags, Mode::empty()).with_context(context)?;
     let found = rustix::fs::fstat(&dir).with_context(context)?;

@@ -392,7 +392,8 @@ fn what_was_found_under_load_stays_at_low_load_and_is_compared_again_later() {
     assert_eq!(world.in_charge(), 2);
 }
 
-/// Packets come at a steady rate, and others take the core `every` so many cycles for `span`: what came meanwhile waits.
+/// Packets come at a steady rate. Each `every` cycles other threads take the core for `span` cycles; packets that come in that
+/// time wait.
 fn run_beside_others(world: &mut World, packets_per_cycle: f64, every: u64, span: u64, cycles: u64) {
     let (end, mut others_at, mut waiting) = (world.now + cycles, world.now + every, 0.0_f64);
     while world.now < end {
