@@ -24,7 +24,8 @@ const RULES_MAX: usize = 1 << 14;
 pub(crate) struct TableChanges {
     pub bridge: BridgeId,
     pub table: u8,
-    /// Empty if there are too many rules to tell apart.
+    /// Not all of them if there are too many rules to tell apart. They stay until the transaction ends: to free thousands
+    /// of them takes long, and the tables are locked meanwhile.
     masks: Vec<RulesOfMask>,
     count: usize,
 }
@@ -60,9 +61,9 @@ impl TableChanges {
 
     /// Adds a rule. `matches` is called only if its result is needed.
     pub fn add(&mut self, matches: impl FnOnce() -> Option<Match>) {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         if self.count > RULES_MAX {
-            return self.masks.clear();
+            return;
         }
         let Some(matches) = matches() else { return self.give_up() };
         let bits = |place| WordMask { place, bits: word(&matches.mask, place) & !CONJUNCTION[place] };
@@ -82,9 +83,15 @@ impl TableChanges {
         (self.count <= RULES_MAX).then_some(&self.masks[..])
     }
 
+    /// Makes room for `n` more of each mask that is known.
+    pub fn reserve(&mut self, n: usize) {
+        if self.count <= RULES_MAX {
+            self.masks.iter_mut().for_each(|rules| rules.values.reserve(n));
+        }
+    }
+
     fn give_up(&mut self) {
         self.count = RULES_MAX + 1;
-        self.masks.clear();
     }
 
     /// Whether a search with that key may find one of the rules, for some packet of the megaflow.
@@ -194,6 +201,6 @@ mod tests {
         let more = changes((1..=32).flat_map(three));
         assert!(affect(&more, "arp", "arp"));
         let rules = changes((0..=RULES_MAX).map(|i| format!("udp,nw_dst=10.0.{}.{}", i >> 8, i & 255)));
-        assert!(affect(&rules, "arp", "arp") && rules.masks.is_empty());
+        assert!(affect(&rules, "arp", "arp") && rules.rules().is_none());
     }
 }

@@ -79,6 +79,11 @@ impl Changes {
         self.tables[at].add(matches);
     }
 
+    /// Makes room for `n` more changes of rules.
+    pub fn reserve(&mut self, n: usize) {
+        self.tables.iter_mut().for_each(|table| table.reserve(n));
+    }
+
     /// MAC entries that were added, removed or moved.
     pub fn add_mac_entries(&mut self, bridge: BridgeId, entries: impl IntoIterator<Item = (u16, Mac)>) {
         self.mac_entries.extend(entries.into_iter().map(|(vlan, mac)| (bridge, vlan, mac)));

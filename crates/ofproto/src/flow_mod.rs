@@ -103,8 +103,8 @@ pub(crate) struct HiddenRule {
     pub rule: Arc<Rule>,
     /// Why it is removed; `None` if another rule replaces it.
     pub reason: Option<FlowRemovedReason>,
-    /// Its match, if controllers are told of its removal.
-    pub matches: Option<Match>,
+    /// Its match, if controllers are told of its removal. On the heap, since a transaction may hide a million rules.
+    pub matches: Option<Box<Match>>,
 }
 
 /// The actions of rules that one request modifies, and what they take.
@@ -169,6 +169,19 @@ impl PendingTransaction {
             memory,
             learners_added: Vec::new(),
             learners_hidden: Vec::new(),
+        }
+    }
+
+    /// Makes room for what `n` changes note here. Called before the tables are locked: lists that grow are copied, which
+    /// takes milliseconds where many rules change, and so does what the allocator puts off until a large request.
+    pub fn reserve(&mut self, n: usize) {
+        self.added.reserve(n);
+        self.hidden.reserve(n);
+        self.learners_added.reserve(n);
+        self.learners_hidden.reserve(n);
+        self.changes.reserve(n);
+        if let Some(updates) = &mut self.updates {
+            updates.reserve(n);
         }
     }
 
@@ -407,7 +420,7 @@ impl PendingTransaction {
         let rule = Arc::clone(found.payload());
         self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
         self.learners_hidden.extend(learned_cookies(&rule.actions));
-        let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| rules.match_of(found));
+        let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| Box::new(rules.match_of(found)));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
         let capacity = &mut bridge.tables[usize::from(table)].capacity;

@@ -131,6 +131,7 @@ impl Ofproto {
             } else if chunk.is_empty() {
                 return Ok(self.commit(&mut writer, id, pending));
             } else {
+                pending.reserve(chunk.len());
                 self.change(&mut writer, |state| {
                     in_chunk(state, id, chunk.len(), |state| {
                         let mut places = chunk.iter().enumerate();
@@ -175,6 +176,7 @@ impl Ofproto {
             let small =
                 changes[done..].iter().take(ADDED_AT_ONCE).take_while(|change| change.selects().is_none()).count();
             let chunk = &changes[done..done + small];
+            pending.reserve(chunk.len());
             self.change(&mut writer, |state| {
                 in_chunk(state, id, chunk.len(), |state| {
                     let bridge = state.bridge_mut(id).expect(STAYS);
@@ -259,6 +261,7 @@ impl Ofproto {
         let begun = self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, places));
         let Some(actions) = begun? else { return Ok(()) };
         for piece in selected.chunks(CHUNK) {
+            pending.reserve(piece.len());
             self.change(writer, |state| {
                 in_chunk(state, id, piece.len(), |state| {
                     pending.modify_selected(state.bridge_mut(id).expect(STAYS), fm, &actions, piece);
@@ -277,6 +280,7 @@ impl Ofproto {
         DeletedRules { places, reason }: DeletedRules<'_>,
     ) {
         for piece in places.chunks(CHUNK) {
+            pending.reserve(piece.len());
             self.change(writer, |state| {
                 let bridge = state.bridge_mut(id).expect(STAYS);
                 piece.iter().for_each(|&(table, rule)| pending.hide(bridge, table, rule, Some(reason)));
@@ -343,7 +347,7 @@ impl Ofproto {
         }
         for h in hidden {
             if let Some(reason) = h.reason {
-                writer.removed.note(id, h.matches, &h.rule, reason, now_ms);
+                writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
     }
@@ -355,8 +359,9 @@ impl Ofproto {
         let mut count = 0;
         for id in due {
             let mut pending = self.begin(writer, id, None, now_ms);
-            let mut expired = Vec::new();
+            let mut expired = Vec::with_capacity(CHUNK);
             for _ in 0..EXPIRED_MAX / CHUNK {
+                pending.reserve(CHUNK);
                 let looked = self.change(writer, |state| {
                     let Some(bridge) = state.bridge_mut(id) else { return 0 };
                     let looked = bridge.take_expired(now_ms, CHUNK, &mut expired);
@@ -392,6 +397,7 @@ impl Ofproto {
             if piece.is_empty() {
                 break;
             }
+            pending.reserve(piece.len());
             self.change(writer, |state| {
                 in_chunk(state, id, piece.len(), |state| {
                     let bridge = state.bridge_mut(id).expect(STAYS);
