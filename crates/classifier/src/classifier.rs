@@ -35,6 +35,9 @@ pub struct Displaced<R> {
     pub payload: R,
 }
 
+/// What a mask's rules have left: memory to free, that of a million rules maybe.
+pub struct EmptySubtable(#[expect(dead_code, reason = "it is there to be dropped")] Box<Subtable>);
+
 impl<R> Default for Classifier<R> {
     fn default() -> Self {
         Classifier::new(TrieField::DEFAULT, 0)
@@ -185,6 +188,12 @@ impl<R> Classifier<R> {
 
     /// Removes a rule, visible or not. Returns the caller's data, if there is such a rule.
     pub fn remove(&mut self, id: RuleId) -> Option<R> {
+        self.remove_leaving(id, &mut Vec::new())
+    }
+
+    /// As [`remove`](Self::remove). If it was the last rule of its mask, appends the mask's subtable, which may be large:
+    /// the caller drops it where nobody waits.
+    pub fn remove_leaving(&mut self, id: RuleId, emptied: &mut Vec<EmptySubtable>) -> Option<R> {
         let rule = self.rules.get(id)?;
         let (entry, next, subtable_id, priority) = (rule.entry, rule.next, rule.subtable, rule.priority);
         let subtable = self.subtables[subtable_id as usize].as_deref_mut().expect(SUBTABLE);
@@ -203,7 +212,7 @@ impl<R> Classifier<R> {
             }
         }
         if is_last {
-            self.remove_subtable(subtable_id);
+            emptied.push(EmptySubtable(self.remove_subtable(subtable_id)));
         } else if let Some(max) = subtable.drop_priority(priority) {
             self.order.change(subtable_id, max);
         }
@@ -254,7 +263,7 @@ impl<R> Classifier<R> {
         id
     }
 
-    fn remove_subtable(&mut self, id: u32) {
+    fn remove_subtable(&mut self, id: u32) -> Box<Subtable> {
         let subtable = self.subtables[id as usize].take().expect(SUBTABLE);
         let hash = hash_mask(subtable.mask.words());
         if let Ok(found) = self.by_mask.find_entry(spread(hash), |&(_, i)| i == id) {
@@ -262,6 +271,7 @@ impl<R> Classifier<R> {
         }
         self.order.remove(id);
         self.free_subtables.push(id);
+        subtable
     }
 }
 
@@ -281,4 +291,29 @@ const SUBTABLE: &str = "invariant: rules and the visiting order name existing su
 
 fn boxed(conjunctions: &[Conjunction]) -> Option<Box<[Conjunction]>> {
     (!conjunctions.is_empty()).then(|| conjunctions.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_flow::PortNames;
+
+    #[test]
+    fn the_last_rule_of_a_mask_leaves_its_subtable() {
+        let mut classifier = Classifier::<()>::default();
+        let add = |classifier: &mut Classifier<()>, text: &str| {
+            let matches = Match::parse(text, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"));
+            classifier.insert(&matches, 1, 0, &[], ()).0
+        };
+        let ids =
+            ["ip,nw_src=10.0.0.1", "ip,nw_src=10.0.0.2", "ip,nw_dst=10.0.0.1"].map(|text| add(&mut classifier, text));
+        let mut emptied = Vec::new();
+        let left = ids.map(|id| {
+            assert_eq!(classifier.remove_leaving(id, &mut emptied), Some(()));
+            (emptied.len(), classifier.subtable_count(), classifier.len())
+        });
+        assert_eq!(left, [(0, 2, 2), (1, 1, 1), (2, 0, 0)]);
+        // The latest place is used first.
+        assert_eq!(add(&mut classifier, "ip,nw_src=10.0.0.3"), ids[2]);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::classifier::Classifier;
 use crate::field_trie::FieldTrie;
 use crate::mask::{MaskWord, mask_words};
-use crate::rule::{Conjunction, Rule, RuleLink};
+use crate::rule::{Conjunction, RuleLink, Slab};
 use crate::stage::{STAGE_WORD_COUNT, STAGES};
 use crate::subtable::Subtable;
 use sluice_flow::Match;
@@ -28,7 +28,7 @@ impl<R> Classifier<R> {
     /// What a rule takes in the table beside the caller's data, its conjunctions and its subtable.
     pub fn rule_bytes(&self, matching: &Match) -> usize {
         let words = mask_words(&matching.mask).len();
-        let in_vectors = size_of::<Option<Rule<R>>>() + words * size_of::<u64>() + size_of::<RuleLink>();
+        let in_vectors = Slab::<R>::SLOT_SIZE + words * size_of::<u64>() + size_of::<RuleLink>();
         // A prefix takes two nodes of a trie. Ports have a trie, too.
         let tries: usize = self.tries.iter().map(|trie| 4 * trie.node_size()).sum();
         2 * in_vectors + STAGES * HASH_ENTRY + PRIORITY + tries + 4 * FieldTrie::SHORT_NODE_SIZE

@@ -53,7 +53,7 @@ mod stage;
 mod subtable;
 mod trie;
 
-pub use classifier::{Classifier, Displaced};
+pub use classifier::{Classifier, Displaced, EmptySubtable};
 pub use field_trie::TrieField;
 pub use iter::Criteria;
 pub use rule::{Conjunction, LATEST, NEVER, Rule, RuleId};

@@ -38,7 +38,7 @@ pub struct Rule<R> {
     pub(crate) list: [RuleLink; 2],
 }
 
-/// The id of a rule, or none, in four bytes.
+/// The number of a rule, of its place or of its entry, or none, in four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleLink(pub u32);
 
@@ -98,48 +98,79 @@ impl<R> Rule<R> {
 /// Rules by id. Ids of removed rules are reused, the latest first.
 #[derive(Debug)]
 pub(crate) struct Slab<R> {
-    slots: Vec<Option<Rule<R>>>,
-    free: Vec<u32>,
+    slots: Vec<Slot<R>>,
+    len: usize,
+    /// The first vacant slot.
+    vacant: RuleLink,
+}
+
+/// A rule's place. A vacant one leads to the next, so that removing a rule allocates nothing.
+#[derive(Debug)]
+enum Slot<R> {
+    Used(Rule<R>),
+    Vacant(RuleLink),
+}
+
+impl<R> Slot<R> {
+    #[inline]
+    fn rule(&self) -> Option<&Rule<R>> {
+        match self {
+            Slot::Used(rule) => Some(rule),
+            Slot::Vacant(_) => None,
+        }
+    }
 }
 
 impl<R> Slab<R> {
+    /// The size of a rule's place.
+    pub const SLOT_SIZE: usize = size_of::<Slot<R>>();
+
     pub fn new() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        Slab { slots: Vec::new(), len: 0, vacant: RuleLink::NONE }
     }
 
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.len
     }
 
     /// The rules, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Rule<R>> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter_map(Slot::rule)
     }
 
     /// Stores the rule that `make` returns for its new id.
     pub fn insert(&mut self, make: impl FnOnce(RuleId) -> Rule<R>) -> RuleId {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("invariant: fewer than 2^32 - 1 rules fit in memory")
+        let id = self.vacant.get().unwrap_or_else(|| {
+            self.slots.push(Slot::Vacant(RuleLink::NONE));
+            RuleId(u32::try_from(self.slots.len() - 1).expect("invariant: fewer than 2^32 - 1 rules fit in memory"))
         });
-        self.slots[at as usize] = Some(make(RuleId(at)));
-        RuleId(at)
+        let slot = &mut self.slots[id.0 as usize];
+        if let Slot::Vacant(next) = std::mem::replace(slot, Slot::Used(make(id))) {
+            self.vacant = next;
+        }
+        self.len += 1;
+        id
     }
 
     pub fn remove(&mut self, id: RuleId) -> Option<Rule<R>> {
-        let rule = self.slots.get_mut(id.0 as usize)?.take()?;
-        self.free.push(id.0);
+        let slot = self.slots.get_mut(id.0 as usize).filter(|slot| slot.rule().is_some())?;
+        let Slot::Used(rule) = std::mem::replace(slot, Slot::Vacant(self.vacant)) else { return None };
+        self.vacant = id.into();
+        self.len -= 1;
         Some(rule)
     }
 
     #[inline]
     pub fn get(&self, id: RuleId) -> Option<&Rule<R>> {
-        self.slots.get(id.0 as usize)?.as_ref()
+        self.slots.get(id.0 as usize)?.rule()
     }
 
     #[inline]
     pub fn get_mut(&mut self, id: RuleId) -> Option<&mut Rule<R>> {
-        self.slots.get_mut(id.0 as usize)?.as_mut()
+        match self.slots.get_mut(id.0 as usize)? {
+            Slot::Used(rule) => Some(rule),
+            Slot::Vacant(_) => None,
+        }
     }
 
     /// The rule of an id from the classifier's own links.

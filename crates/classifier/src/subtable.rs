@@ -38,8 +38,10 @@ pub(crate) struct Subtable {
     stage_hashes: ArrayVec<HashTable<(u32, u32)>, 3>,
     by_hash: HashTable<(u32, u32)>,
     words: Vec<u64>,
+    /// Of an entry, its first rule; of an unused one, the next that is unused, so that removing allocates nothing.
     heads: Vec<RuleLink>,
-    free: Vec<u32>,
+    /// The first unused entry.
+    unused: RuleLink,
     /// The number of rules of each priority.
     priorities: BTreeMap<u32, u32>,
     /// The first and the last of its rules in order of insertion.
@@ -67,7 +69,7 @@ impl Subtable {
             by_hash: HashTable::new(),
             words: Vec::new(),
             heads: Vec::new(),
-            free: Vec::new(),
+            unused: RuleLink::NONE,
             priorities: BTreeMap::new(),
             list: [RuleLink::NONE; 2],
             trie_lens: trie_lens(&mask),
@@ -133,11 +135,15 @@ impl Subtable {
     /// Adds an entry with its first rule, for a key that has none.
     pub fn add_entry(&mut self, key: &KeyWords, hashes: &EntryHashes, head: RuleId) -> u32 {
         let n = self.mask.words().len();
-        let entry = self.free.pop().unwrap_or_else(|| {
-            self.heads.push(RuleLink::NONE);
-            self.words.resize(self.words.len() + n, 0);
-            self.heads.len() as u32 - 1
-        });
+        let entry = self.unused.get().map_or_else(
+            || {
+                self.heads.push(RuleLink::NONE);
+                self.words.resize(self.words.len() + n, 0);
+                self.heads.len() as u32 - 1
+            },
+            |unused| unused.0,
+        );
+        self.unused = self.heads[entry as usize];
         let at = entry as usize * n;
         for (to, w) in self.words[at..at + n].iter_mut().zip(self.mask.words()) {
             *to = key[usize::from(w.index)] & w.bits;
@@ -175,8 +181,7 @@ impl Subtable {
         if let Ok(found) = self.by_hash.find_entry(spread(hashes.whole), |&(_, e)| e == entry) {
             found.remove();
         }
-        self.heads[entry as usize] = RuleLink::NONE;
-        self.free.push(entry);
+        self.heads[entry as usize] = std::mem::replace(&mut self.unused, RuleLink(entry));
         self.by_hash.is_empty()
     }
 

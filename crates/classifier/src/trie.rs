@@ -90,7 +90,8 @@ enum ParentLink {
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<K> {
     nodes: Vec<TrieNode<K>>,
-    free: Vec<u32>,
+    /// The first unused node. Each leads to the next by its first child, so that removing allocates nothing.
+    free: u32,
     /// All prefixes; in a divided trie, those shorter than a bucket's number.
     root: u32,
     buckets: Option<TrieBuckets>,
@@ -120,7 +121,7 @@ impl<K: TrieKey> Trie<K> {
     pub const NODE_SIZE: usize = size_of::<TrieNode<K>>();
 
     pub fn new() -> Self {
-        Trie { nodes: Vec::new(), free: Vec::new(), root: NONE, buckets: None, may_divide: false }
+        Trie { nodes: Vec::new(), free: NONE, root: NONE, buckets: None, may_divide: false }
     }
 
     /// As [`new`](Self::new), for what may become many prefixes with different first bits.
@@ -129,9 +130,9 @@ impl<K: TrieKey> Trie<K> {
     }
 
     fn add_node(&mut self, node: TrieNode<K>) -> u32 {
-        if let Some(at) = self.free.pop() {
-            self.nodes[at as usize] = node;
-            return at;
+        if let Some(unused) = self.nodes.get_mut(self.free as usize) {
+            let [next, _] = std::mem::replace(unused, node).children;
+            return std::mem::replace(&mut self.free, next);
         }
         self.nodes.push(node);
         self.nodes.len() as u32 - 1
@@ -250,7 +251,7 @@ impl<K: TrieKey> Trie<K> {
             _ => return false,
         };
         self.set_link(link, only_child);
-        self.free.push(at);
+        self.nodes[at as usize].children[0] = std::mem::replace(&mut self.free, at);
         only_child == NONE
     }
 
@@ -296,7 +297,9 @@ impl<K: TrieKey> Trie<K> {
     /// Whether it holds no prefix.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.root == NONE && self.nodes.len() == self.free.len()
+        let next = |at: &u32| self.nodes.get(*at as usize).map(|node| node.children[0]);
+        let free = std::iter::successors(Some(self.free), next).take_while(|at| *at != NONE);
+        self.root == NONE && self.nodes.len() == free.count()
     }
 }
 

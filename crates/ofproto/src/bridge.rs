@@ -20,7 +20,7 @@ use crate::tunnel_options::TunnelOptions;
 use crate::tunnel_ports::TunnelPorts;
 use crate::vport_counts::VportCounts;
 use parking_lot::RwLock;
-use sluice_classifier::{Classifier, RuleId, TrieField};
+use sluice_classifier::{Classifier, EmptySubtable, RuleId, TrieField};
 use sluice_fate::{DropReason, MemoryShare};
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PacketKey, PortNames, VlanLimit};
@@ -107,10 +107,10 @@ impl OfTable {
         self.capacity.configure(config);
     }
 
-    /// Removes a rule that is visible to no lookup.
-    pub fn remove(&mut self, id: RuleId) {
+    /// Removes a rule that is visible to no lookup. The caller drops what it leaves once the tables are not locked.
+    pub fn remove(&mut self, id: RuleId, emptied: &mut Vec<EmptySubtable>) {
         if let Some(rules) = &mut self.rules {
-            rules.remove(id);
+            rules.remove_leaving(id, emptied);
             self.subtables.set(rules.subtables_bytes());
         }
     }

@@ -16,7 +16,7 @@ use crate::rule::{Rule, RuleCounts};
 use crate::rule_memory::{RuleCharge, actions_bytes, rule_bytes};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
 use crate::rule_select::{has_at_least, is_learned, rules_of, select};
-use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
+use sluice_classifier::{Conjunction, Criteria, EmptySubtable, LATEST, NEVER, RuleId};
 use sluice_fate::{MemoryCharge, MemoryShare};
 use sluice_flow::Match;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupCommand, GroupMod, OfAction};
@@ -450,8 +450,9 @@ impl PendingTransaction {
         self.modify(bridge, fm).map(|()| true)
     }
 
-    /// Undoes up to [`CHUNK`] of its changes; the caller calls it again while it returns that there are more.
-    pub fn revert_piece(&mut self, bridge: &mut Bridge) -> bool {
+    /// Undoes up to [`CHUNK`] of its changes; the caller calls it again while it returns that there are more, and drops
+    /// what they leave at the end.
+    pub fn revert_piece(&mut self, bridge: &mut Bridge, emptied: &mut Vec<EmptySubtable>) -> bool {
         // Before the rules go: one that was added and hidden again is counted only once.
         if self.restored < self.hidden.len() {
             let piece = self.hidden[self.restored..].iter().take(CHUNK);
@@ -460,7 +461,7 @@ impl PendingTransaction {
         } else if !self.added.is_empty() {
             for (table, id) in self.added.drain(self.added.len().saturating_sub(CHUNK)..).rev() {
                 let of_table = &mut bridge.tables[usize::from(table)];
-                of_table.remove(id);
+                of_table.remove(id, emptied);
                 of_table.capacity.remove();
                 bridge.expirable.remove(&(table, id));
             }

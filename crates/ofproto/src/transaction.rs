@@ -142,7 +142,10 @@ impl Ofproto {
                 })
             };
             if let Err(error) = result {
-                while self.change(&mut writer, |state| pending.revert_piece(state.bridge_mut(id).expect(STAYS))) {}
+                let mut emptied = Vec::new();
+                let mut revert =
+                    |state: &mut SwitchState| pending.revert_piece(state.bridge_mut(id).expect(STAYS), &mut emptied);
+                while self.change(&mut writer, &mut revert) {}
                 return Err(error);
             }
             done += chunk.len().max(1);
@@ -339,10 +342,12 @@ impl Ofproto {
 
     /// Removes rules that no lookup can see any more.
     fn remove_hidden(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
+        // Large subtables that become empty are freed when the lock is free again.
+        let mut emptied = Vec::new();
         for chunk in hidden.chunks(CHUNK) {
             self.change(writer, |state| {
                 let Some(bridge) = state.bridge_mut(id) else { return };
-                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id));
+                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id, &mut emptied));
             });
         }
         for h in hidden {
