@@ -59,8 +59,16 @@ pub(crate) fn act<'g>(
     let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) >= Plan::RECIRCULATE.0;
     if executes || executor.tx.is_holding() {
         let may_stay = differing == 0 && batch.has_hits_only() && !executor.tx.is_holding();
-        if may_stay && executor.track_in_place(batch, context) {
-            return true;
+        if may_stay {
+            if executor.track_in_place(batch, context) {
+                return true;
+            }
+            if executor.pop_in_place(batch, context) {
+                return !batch.packets.is_empty();
+            }
+            if executor.send_by_tunnels(batch, context) {
+                return false;
+            }
         }
         act_one_by_one(executor, composer, batch, plans, context);
         return false;

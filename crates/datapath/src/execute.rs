@@ -21,13 +21,11 @@ use sluice_action::{Action, Actions, BondTable, Ct, HashAlgorithm, Header, Maske
 use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
-use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
-use sluice_tunnel::TunnelKind;
 use std::sync::Arc;
 
 /// What actions work with.
@@ -63,6 +61,20 @@ impl Executor {
     pub fn track_in_place(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
         let origins = &batch.origins[..batch.packets.len()];
         origins.iter().all(|origin| self.recirc.admits(origin)) && self.tracking.track_batch(batch, context)
+    }
+
+    /// Takes the headers of tunnels off a batch in place, if that is all it needs before its next pass; see
+    /// [`tunnel::pop_batch`].
+    #[inline]
+    pub fn pop_in_place(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+        let origins = &batch.origins[..batch.packets.len()];
+        origins.iter().all(|origin| self.recirc.admits(origin)) && tunnel::pop_batch(batch, context)
+    }
+
+    /// Sends a batch by tunnels, if that is all that it needs; see [`tunnel::send_batch`].
+    #[inline]
+    pub fn send_by_tunnels(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+        tunnel::send_batch(batch, &mut self.sequence, &mut self.tx, context)
     }
 
     /// Executes `actions` on a packet, and what it completes on the fragments that waited for it.
@@ -396,22 +408,17 @@ impl Executor {
         self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, conn);
     }
 
-    /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by `backend`.
-    fn pop_tunnel(
-        &mut self,
-        (backend, kind, options): (PortNo, TunnelKind, Option<&OptionMap>),
-        action_context: ActionContext<'_>,
-        context: &mut Context<'_, '_>,
-    ) {
+    /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by the tunnel's port.
+    fn pop_tunnel(&mut self, how: tunnel::Pop<'_>, action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         let ActionContext { mut packet, key, origin, .. } = action_context;
         if !self.recirc.admits(&origin) {
             return context.discard(packet, DropReason::RecircDepth);
         }
-        match tunnel::pop((backend, kind, options), &mut packet, key, context.vlan_limit) {
-            Ok(()) => {
+        match tunnel::pop(how, &mut packet, key, context.vlan_limit) {
+            Some(()) => {
                 self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
             }
-            Err(reason) => context.discard(packet, reason),
+            None => context.discard(packet, DropReason::TunnelPop),
         }
     }
 

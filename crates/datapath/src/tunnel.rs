@@ -1,14 +1,17 @@
 //! Pushing and popping the headers of tunnels.
 
 use crate::action_context::ActionContext;
+use crate::batch::Batch;
 use crate::context::Context;
-use sluice_action::{PortNo, TunnelPush};
+use crate::tx::TxPorts;
+use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
 use sluice_flow::{Line, Metadata, PacketKey, extract, layout};
+use sluice_flow_cache::Hits;
 use sluice_packet::headers::ETHERNET_SIZE;
-use sluice_packet::{Packet, VlanLimit};
+use sluice_packet::{BatchMask, Packet, VlanLimit};
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{self, PerPacket};
 
@@ -28,16 +31,7 @@ pub(crate) fn push(
     context: &Context<'_, '_>,
 ) -> Result<(), DropReason> {
     action_context.renew_key(context.vlan_limit)?;
-    let size = push.header.growth() as u16;
-    action_context.packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
-    let per_packet = PerPacket {
-        source_port: source_port(five_tuple(action_context.key, 0)),
-        sequence: *sequence,
-        timestamp: (context.now_ms * TIMESTAMPS_PER_MS) as u32,
-    };
-    *sequence = sequence.wrapping_add(1);
-    push.header.complete(action_context.packet.bytes_mut(), per_packet).map_err(|_| DropReason::TxOversize)?;
-    action_context.packet.rss_hash = 0;
+    push_header(push, sequence, &mut action_context.packet, action_context.key, context.now_ms)?;
     action_context.pushed_tags = 0;
     action_context.conn.forget();
     // Most packets leave now: who needs the key of the outer packet extracts it.
@@ -46,29 +40,86 @@ pub(crate) fn push(
     Ok(())
 }
 
+/// Puts a header in front of a packet that has this key, which stays as it is.
+#[inline]
+fn push_header(
+    push: &TunnelPush,
+    sequence: &mut u32,
+    packet: &mut Packet,
+    key: &PacketKey,
+    now_ms: u64,
+) -> Result<(), DropReason> {
+    let size = push.header.growth() as u16;
+    packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
+    let per_packet = PerPacket {
+        source_port: source_port(five_tuple(key, 0)),
+        sequence: *sequence,
+        timestamp: (now_ms * TIMESTAMPS_PER_MS) as u32,
+    };
+    *sequence = sequence.wrapping_add(1);
+    push.header.complete(packet.bytes_mut(), per_packet).map_err(|_| DropReason::TxOversize)?;
+    packet.rss_hash = 0;
+    Ok(())
+}
+
+/// Sends a whole batch by tunnels, if every packet is to get a header and to leave by a port, and nothing else. Otherwise
+/// nothing is done, and it returns false.
+pub(crate) fn send_batch(
+    batch: &mut Batch<'_, '_>,
+    sequence: &mut u32,
+    tx: &mut TxPorts,
+    context: &mut Context<'_, '_>,
+) -> bool {
+    if (0..batch.packets.len()).any(|i| push_and_output(&batch.hits, i).is_none()) {
+        return false;
+    }
+    for (i, mut packet) in batch.packets.drain(..).enumerate() {
+        let Some((push, port)) = push_and_output(&batch.hits, i) else { continue };
+        match push_header(push, sequence, &mut packet, &batch.keys[i], context.now_ms) {
+            Ok(()) => match tx.slot(port) {
+                Some(slot) => tx.push(slot, packet, context),
+                None => context.discard(packet, DropReason::TxNoPort),
+            },
+            Err(reason) => context.discard(packet, reason),
+        }
+    }
+    true
+}
+
+/// The header that packet `i` is to get and the port by which it is to leave, if that is all that its megaflow says.
+fn push_and_output<'g>(hits: &Hits<'g>, i: usize) -> Option<(&'g TunnelPush, PortNo)> {
+    match &hits[i]?.actions()[..] {
+        [Action::TunnelPush(push), Action::Output(port)] => Some((push, *port)),
+        _ => None,
+    }
+}
+
 /// A hash as a port, evenly.
 fn source_port(hash: u32) -> u16 {
     let ports = u64::from(SOURCE_PORTS.end - SOURCE_PORTS.start);
     SOURCE_PORTS.start + ((u64::from(hash) * ports) >> 32) as u16
 }
 
-/// Takes a header off a packet. Its key becomes that of what was within, which has come by `backend` with the mark of its outer
-/// packet and with the options that the map knows; if there is none, the key is of no use.
+/// By which port a packet has come once its header is off, the type of the tunnel, and the options of Geneve to read.
+pub(crate) type Pop<'a> = (PortNo, TunnelKind, Option<&'a OptionMap>);
+
+/// Takes a header off a packet. Its key becomes that of what was within, which has come by the tunnel's port with the mark of
+/// its outer packet and with the options that the map knows. `None`: there is no such header, and the key is of no use.
 pub(crate) fn pop(
-    (backend, kind, options): (PortNo, TunnelKind, Option<&OptionMap>),
+    (backend, kind, options): Pop<'_>,
     packet: &mut Packet,
     key: &mut PacketKey,
     vlan_limit: VlanLimit,
-) -> Result<(), DropReason> {
-    let popped = header::pop(kind, packet.bytes()).map_err(|_| DropReason::TunnelPop)?;
+) -> Option<()> {
+    let popped = header::pop(kind, packet.bytes()).ok()?;
     let options = match options.filter(|_| !popped.options.is_empty()) {
-        Some(map) => read_options(map, packet.bytes().get(popped.options.clone()))?,
+        Some(map) => read_options(map, packet.bytes().get(popped.options.clone())?)?,
         None => None,
     };
     // What came without an Ethernet header gets one: its bytes take the place of the outer header's last.
     let is_bare = popped.tunnel.payload_type != 0;
     let start = popped.inner.start - if is_bare { ETHERNET_SIZE } else { 0 };
-    let size = u16::try_from(start).map_err(|_| DropReason::TunnelPop)?;
+    let size = u16::try_from(start).ok()?;
     // Like Open vSwitch, what follows the outer packet's end stays: an inner frame may have padding, and tells its own length.
     packet.frame.trim_front(size);
     if is_bare && let Some(header) = packet.bytes_mut().first_chunk_mut::<ETHERNET_SIZE>() {
@@ -78,19 +129,62 @@ pub(crate) fn pop(
     }
     packet.rss_hash = 0;
     let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0);
-    extract(packet.bytes(), &known.with_vlan_limit(vlan_limit), key).map_err(|_| DropReason::TunnelPop)?;
+    extract(packet.bytes(), &known.with_vlan_limit(vlan_limit), key).ok()?;
     popped.tunnel.put(key);
     if let Some(options) = options {
         *key.make_present(layout::TUN_OPTIONS.line()) = options;
     }
-    Ok(())
+    Some(())
 }
 
-/// The line of a key that says which options a header has, if it has some that the map knows.
+/// Takes the headers of a whole batch off, if every packet is to lose one and nothing else is to be done: packets and keys stay
+/// where they are for the next pass. Otherwise nothing is done, and it returns false.
+pub(crate) fn pop_batch(batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+    if (0..batch.packets.len()).any(|i| only_pop(&batch.hits, i).is_none()) {
+        return false;
+    }
+    let mut failed = BatchMask::NONE;
+    for (i, packet) in batch.packets.iter_mut().enumerate() {
+        let Some(how) = only_pop(&batch.hits, i) else { continue };
+        if pop(how, packet, &mut batch.keys[i], context.vlan_limit).is_none() {
+            failed.insert(i);
+        }
+        batch.origins[i].depth += 1;
+        batch.conns[i].forget();
+    }
+    if !failed.is_empty() {
+        drop_failed(failed, batch, context);
+    }
+    true
+}
+
+/// What takes a header off packet `i`, if that is all that its megaflow says.
+fn only_pop<'g>(hits: &Hits<'g>, i: usize) -> Option<Pop<'g>> {
+    match &hits[i]?.actions()[..] {
+        [Action::TunnelPop { backend, kind, options }] => Some((*backend, *kind, options.as_deref())),
+        _ => None,
+    }
+}
+
+/// Drops the packets of a batch whose headers could not be taken off. The others move up.
+#[cold]
+fn drop_failed(failed: BatchMask, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
+    for (dropped, i) in failed.enumerate() {
+        let at = i - dropped;
+        context.discard(batch.packets.remove(at), DropReason::TunnelPop);
+        let end = batch.packets.len();
+        for behind in at..end {
+            batch.keys[behind] = batch.keys[behind + 1];
+            batch.origins[behind] = batch.origins[behind + 1];
+        }
+    }
+}
+
+/// The line of a key that says which options a header has, if it has some that the map knows. `None`: they are wrong.
 #[inline(never)]
-fn read_options(map: &OptionMap, list: Option<&[u8]>) -> Result<Option<Line>, DropReason> {
+fn read_options(map: &OptionMap, list: &[u8]) -> Option<Option<Line>> {
     let mut key = PacketKey::ZERO;
-    map.read(list.ok_or(DropReason::TunnelPop)?, &mut key).map_err(|_| DropReason::TunnelPop)?;
+    map.read(list, &mut key).ok()?;
     let has_some = key.number(layout::TUN_OPTIONS_PRESENT) != 0;
-    Ok(has_some.then(|| *key.line(layout::TUN_OPTIONS.line())))
+    Some(has_some.then(|| *key.line(layout::TUN_OPTIONS.line())))
 }

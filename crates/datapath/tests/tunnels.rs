@@ -205,6 +205,46 @@ fn actions_behind_a_push_see_the_outer_packet() {
     }
 }
 
+/// A batch whose packets all lose a header, or all get one and leave, does so in place. With another action in front each packet goes
+/// through the list of actions for itself: the plain twin.
+#[test]
+fn batches_in_place_are_what_packets_one_by_one_are() {
+    let frame = |i: u16| udp([1, 1, 1, i as u8], [2, 2, 2, 2], i, 2, 3);
+    let is_broken = |i: u16| matches!(i, 0 | 6 | 7 | 30 | 31 | 39);
+    let packets: Vec<Vec<u8>> = (0..40)
+        .map(|i| {
+            let mut packet = encapsulated(&[option(KNOWN)], &frame(i));
+            if is_broken(i) {
+                packet[GENEVE_AT] = 0x42;
+            }
+            packet
+        })
+        .collect();
+    let forward = |one_by_one: [bool; 2]| {
+        let with = |one: bool, list: Vec<Action>| if one { [vec![Action::CtClear], list].concat() } else { list };
+        let (datapath, feed, sent) = datapath(move |key| match key.in_port() {
+            1 => with(one_by_one[0], vec![pop()]),
+            _ => with(one_by_one[1], vec![push(), Action::Output(PortNo(2))]),
+        });
+        // The first makes the megaflows.
+        run(&datapath, &feed, &packets[1..2]);
+        run(&datapath, &feed, &packets);
+        let dropped = datapath.totals().dropped(DropReason::TunnelPop);
+        let mut sent = std::mem::take(&mut *sent.lock().unwrap());
+        sent.remove(0);
+        (sent, dropped)
+    };
+    let (sent, dropped) = forward([true, true]);
+    let good: Vec<u16> = (0..40).filter(|i| !is_broken(*i)).collect();
+    assert_eq!((sent.len(), dropped), (good.len(), 6));
+    for (packet, i) in sent.iter().zip(good) {
+        assert_eq!(packet[header(&[]).bytes().len()..], frame(i));
+    }
+    for in_place in [[false, true], [true, false], [false, false]] {
+        assert_eq!(forward(in_place), (sent.clone(), 6), "{in_place:?}");
+    }
+}
+
 #[test]
 fn a_loop_through_tunnels_ends() {
     let (datapath, feed, sent) = datapath(|_| vec![push(), pop()]);

@@ -4,6 +4,7 @@ use super::*;
 use crate::TunnelConfig;
 use sluice_flow::geneve::GeneveOption;
 use sluice_flow::{TunnelKey, tunnel_flags};
+use sluice_packet::checksum;
 use sluice_packet::headers::ethertype;
 use std::net::Ipv6Addr;
 
@@ -89,7 +90,8 @@ impl TunnelHeader {
                 _ => vxlan(config, tunnel, &mut out)?,
             }
         }
-        Ok(TunnelHeader { kind: config.kind, is_bare: tunnel.payload_type != 0, bytes: out.into() })
+        let ipv4_sum = if is_ipv6 { 0 } else { checksum::sum(&out[IP_AT..IP_AT + IPV4_SIZE]) };
+        Ok(TunnelHeader { kind: config.kind, is_bare: tunnel.payload_type != 0, ipv4_sum, bytes: out.into() })
     }
 }
 

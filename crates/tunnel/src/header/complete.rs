@@ -32,7 +32,7 @@ impl TunnelHeader {
         } else {
             let size = u16::try_from(packet.len() - IP_AT).map_err(|_| TooLong)?;
             packet[IP_AT + 2..IP_AT + 4].copy_from_slice(&size.to_be_bytes());
-            let sum = checksum::internet(&packet[IP_AT..l4_at]);
+            let sum = checksum::finish(self.ipv4_sum + u64::from(size));
             packet[IP_AT + 10..IP_AT + 12].copy_from_slice(&sum.to_be_bytes());
         }
         if self.kind.is_gre() {

@@ -83,7 +83,7 @@ impl Outer {
         if ip[0] != 0x45 {
             return Err(PopError::Unknown);
         }
-        if checksum::internet(&ip) != 0 {
+        if checksum::finish(checksum::native_sum(&ip)) != 0 {
             return Err(PopError::Checksum);
         }
         let end = IP_AT + usize::from(u16::from_be_bytes([ip[2], ip[3]]));
