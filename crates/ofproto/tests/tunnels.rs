@@ -9,6 +9,7 @@ use sluice_ofproto::{BridgeConfig, DeviceAddresses, Error, Ofproto, PortConfig, 
 
 use sluice_simd::HashKey;
 use sluice_tunnel::{TunnelKind, parse};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 const INNER: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
@@ -265,6 +266,41 @@ fn a_neighbour_concerns_the_megaflows_that_are_sent_to_it() {
     // The one that is sent, and the one that is not, are silent for long enough to be forgotten.
     ofproto.tick(16 * 60 * 1000);
     assert_eq!(suspended(), 1);
+}
+
+/// An advertisement, sent to that address, that the neighbour has an Ethernet address.
+fn advertisement(to: Ipv6Addr, neighbour: Ipv6Addr) -> Vec<u8> {
+    let mut frame = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255]].concat();
+    frame.extend(neighbour.octets());
+    frame.extend(to.octets());
+    frame.extend([136, 0, 0, 0, 0x60, 0, 0, 0]);
+    frame.extend(neighbour.octets());
+    frame.extend([2, 1, 6, 6, 6, 6, 6, 6]);
+    frame
+}
+
+#[test]
+fn a_neighbour_is_learned_of_advertisements_to_an_own_address_and_to_its_group() {
+    let v6 = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+    for (to, is_learned) in [
+        ("2001:cafe::88", true),
+        ("ff02::1:ff00:88", true),
+        ("2001:cafe::89", false),
+        ("ff02::1:ff00:89", false),
+        ("ff02::1", false),
+        // The device's IPv4 address is 1.1.2.88, which has no such group.
+        ("ff02::1:ff01:258", false),
+    ] {
+        let ofproto = underlay();
+        let own4 = Ipv4Addr::new(1, 1, 2, 88).to_ipv6_mapped();
+        let addresses = vec![(own4, 120), (v6("2001:cafe::88"), 24)];
+        let device = DeviceAddresses { mac: Mac([0xaa, 0x55, 0xaa, 0x55, 0, 0]), addresses };
+        let routes = device.routes("under");
+        ofproto.set_devices([("under".to_owned(), device)].into(), routes);
+        translate(&ofproto, &advertisement(v6(to), v6("2001:cafe::93")), 2);
+        ofproto.tick(0);
+        assert_eq!(ofproto.neighbours(0).contains("2001:cafe::93"), is_learned, "{to}: {}", ofproto.neighbours(0));
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod solicit;
 pub use config::{Endpoint, Erspan, Inherited, Key, PayloadKind, TunnelConfig};
 pub use kind::TunnelKind;
 pub use options::{OptionsError, Parsed, parse};
-pub use solicit::solicit;
+pub use solicit::{solicit, solicited_node};
 
 /// The time to live of a tunnel packet whose port does not say. Source: Open vSwitch lib/netdev.h, `DEFAULT_TTL`.
 pub const DEFAULT_TTL: u8 = 64;

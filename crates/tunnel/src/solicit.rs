@@ -25,7 +25,7 @@ pub fn solicit(mac: [u8; 6], src: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
         return out;
     }
     let [.., a, b, c] = target.octets();
-    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+    let group = solicited_node(target);
     out.extend([0x33, 0x33, 0xff, a, b, c]);
     out.extend(mac);
     out.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -42,6 +42,12 @@ pub fn solicit(mac: [u8; 6], src: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     let sum = checksum::finish(pseudo + checksum::sum(&out[icmp_at..]));
     out[icmp_at + 2..icmp_at + 4].copy_from_slice(&sum.to_be_bytes());
     out
+}
+
+/// The group of the hosts whose addresses end like this one. Source: RFC 4291, 2.7.1.
+pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use sluice_fate::DropReason;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Mac, TunnelKey};
 use sluice_packet::headers::{ethertype, ip_proto};
-use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader};
+use sluice_tunnel::{TunnelKind, solicited_node};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -209,7 +209,10 @@ impl<'a> Translator<'a> {
             }
             ethertype::IPV6 if ip_proto_of(&self.flow) == ip_proto::ICMPV6 => {
                 self.look_at_whole(&[layout::NW_PROTO, layout::IPV6_DST, layout::TP_SRC]);
-                if !is_own(wide(&self.flow, layout::IPV6_DST)) || self.number(layout::TP_SRC) != ND_ADVERT {
+                let to = wide(&self.flow, layout::IPV6_DST);
+                let mut own = device.addresses.iter().filter(|(own, _)| own.to_ipv4_mapped().is_none());
+                let is_for_us = own.any(|(own, _)| to == *own || to == solicited_node(*own));
+                if !is_for_us || self.number(layout::TP_SRC) != ND_ADVERT {
                     return;
                 }
                 self.look_at_whole(&[layout::ARP_THA, layout::ND_TARGET, layout::IPV6_SRC]);

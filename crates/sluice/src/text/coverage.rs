@@ -39,6 +39,7 @@ pub fn drop_name(reason: DropReason) -> String {
         DropReason::TxNoPort => "datapath_drop_invalid_port".into(),
         DropReason::TunnelPush => "datapath_drop_tunnel_push_error".into(),
         DropReason::TunnelPop => "datapath_drop_tunnel_pop_error".into(),
+        DropReason::TunnelEcn => "drop_action_congestion".into(),
         DropReason::Meter => "datapath_drop_meter".into(),
         DropReason::Rules => "drop_action_of_pipeline".into(),
         DropReason::RecursionTooDeep => "drop_action_recursion_too_deep".into(),
