@@ -37,6 +37,7 @@ faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswi
 guests|virtual machines of QEMU behind vhost-user: TCP with segmentation left to the switch, restarts|root, qemu-system-x86, busybox-static, cpio, kmod, iperf3
 neutron|the agent of OpenStack sets up the switch, and Open vSwitch beside it|root, neutron-openvswitch-agent, openvswitch-switch
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
+tunnel-tcp|iperf3 over TCP by Geneve between two switches, on AF_PACKET and AF_XDP, beside OVS (ROUNDS, SECONDS_EACH)|root, openvswitch-switch, iperf3
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
 readme-plot|the plot of the README, from the newest run of peer in docs/results/|
@@ -327,6 +328,15 @@ step_ovn-scale() {
     return "$code"
 }
 
+step_tunnel-tcp() {
+    local code=0
+    [ "$(id -u)" = 0 ] || { skip tunnel-tcp "not root"; return; }
+    cargo build -q --release -p sluice || return 1
+    DAEMON=$here/target/release/sluice guarded 1800 bash tests/long/tunnel_tcp.sh || code=$?
+    [ "$code" != 77 ] || { skip tunnel-tcp "see above"; return; }
+    return "$code"
+}
+
 step_certification() {
     [ "$(id -u)" = 0 ] || { skip certification "not root"; return; }
     SAMPLE=0 SHARES=${SHARES:-1} bash tests/privileged/certification.sh
@@ -337,7 +347,7 @@ step_soak() {
 }
 
 # Each experiment in full with the minutes it takes on two quiet cores; the most wanted results first.
-lab_full='peer:13 storm:9 recirc:4 caches:2 subtables:4 skew:1 throughput:35 autopilot:2 scale:2 rules:1 changes:3 cold:1 governor:2 syn-flood:2 profile:1'
+lab_full='peer:13 tunnel:31 storm:9 recirc:4 caches:2 subtables:4 skew:1 throughput:35 autopilot:2 scale:2 rules:1 changes:3 cold:1 governor:2 syn-flood:2 profile:1'
 
 # LAB="NAME…" runs these alone, DAY=YYYY-MM-DD goes on with that day's. A run that is whole is not measured again.
 step_lab-full() {
@@ -396,6 +406,7 @@ step_long() {
     long_lane "$out" guests
     long_lane "$out" neutron
     long_lane "$out" ovn-scale
+    long_lane "$out" tunnel-tcp
     long_lane "$out" packages
     long_lane "$out" book
     long_lane "$out" soak SOAK_SECONDS=900

@@ -50,6 +50,10 @@ impl Experiment for Tunnel {
             .or_else(|| (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned()))
     }
 
+    fn needs(&self) -> &'static str {
+        "root, two cores, 5 GiB of free memory for huge pages, package openvswitch-switch-dpdk, a build with DPDK"
+    }
+
     fn bound(&self) -> Bound {
         Bound::Nowhere
     }
@@ -69,7 +73,7 @@ impl Experiment for Tunnel {
             arms: arms().into_iter().map(str::to_owned).collect(),
             set_up: &set_up,
             figure: MPPS,
-            rounds: [1, 5],
+            rounds: [1, 3],
             span: [Duration::from_secs(1), Duration::from_millis(1500)],
         };
         let points = grid.run(lab);

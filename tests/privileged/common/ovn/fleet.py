@@ -50,7 +50,7 @@ class Central:
         words = [word for line in lines for word in ["--", *line]]
         return run("ovn-nbctl", f"--db={self.at('nb')}", "--timeout=60", *(["--wait=hv"] if wait else []), *words[1:])
 
-    def sbctl(self, *command): return run("ovn-sbctl", f"--db={self.at('sb')}", "--timeout=30", *command)
+    def sbctl(self, *command): return run("ovn-sbctl", f"--db={self.at('sb')}", "--timeout=120", *command)
 
 class Chassis:
     """A namespace with a switch, which has the fabric's wire in bridge br-ex, and a controller, which fills bridge br-int."""
@@ -80,7 +80,7 @@ class Chassis:
         self.namespace.ip("link", "set", "br-ex", "up")
         self.controller = daemons.start(self.directory, self.namespace, "ovn-controller", f"unix:{socket}", "--pidfile", "--log-file", "-vconsole:off")
 
-    def vsctl(self, *command): return run("ovs-vsctl", f"--db=unix:{self.directory}/db.sock", "--timeout=30", *command)
+    def vsctl(self, *command): return run("ovs-vsctl", f"--db=unix:{self.directory}/db.sock", "--timeout=120", *command)
     def appctl(self, *command):
         return run("ovs-appctl", "-T", "10", "-t", f"{self.directory}/ovs-vswitchd.{self.switch.pid}.ctl", *command)
     def flows(self): return run("ovs-ofctl", "-O", "OpenFlow15", "dump-flows", f"unix:{self.directory}/br-int.mgmt").splitlines()[1:]
