@@ -241,7 +241,13 @@ impl Autopilot {
             return self.rest(rest);
         }
         if is_interrupted || chunk.sets_up_flows() {
-            return self.wait(now);
+            // A cache fills whoever interrupts; only what is compared begins again. Else nothing ever would be on a core that
+            // others take for a moment every few hundredths of a second.
+            let fills_on = matches!(self.phase, Phase::Warm(_)) && !chunk.sets_up_flows();
+            if !fills_on {
+                self.wait(now);
+            }
+            return;
         }
         if self.active != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);

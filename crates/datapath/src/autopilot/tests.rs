@@ -444,6 +444,15 @@ fn where_others_take_the_core_nothing_is_tried_and_nothing_claimed() {
     }
 }
 
+/// Each interruption began the filling of the safe arm's cache again, so that it stayed in charge although it was dearer.
+#[test]
+fn short_interruptions_do_not_keep_the_arms_from_being_compared() {
+    let mut world = World::new(&[150.0, 106.0].map(plain));
+    // A third of a millisecond every 30: a hundredth of the core.
+    run_beside_others(&mut world, 1.0 / 100.0, 30 * HZ / 1000, HZ / 3000, 4 * SECOND);
+    assert_eq!(world.in_charge(), 1, "{:?}, {} comparisons", world.autopilot.doing(), world.autopilot.tournaments());
+}
+
 #[test]
 fn others_that_take_the_core_now_and_then_do_not_make_steady_traffic_change() {
     // A millisecond, or ten, of every second.
