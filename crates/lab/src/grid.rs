@@ -101,6 +101,8 @@ impl Grid<'_> {
                 return Ok(None);
             }
             ready.push((self.set_up)(place, arm).with_context(|| self.arms[arm].clone())?);
+            // Most of the time goes into caches that warm.
+            lab.show_part((arm + 1) as f64 / (self.arms.len() + rounds) as f64);
         }
         let before = CpuTime::now();
         let mut samples: Vec<BTreeMap<String, Vec<f64>>> = vec![BTreeMap::new(); ready.len()];
@@ -117,6 +119,7 @@ impl Grid<'_> {
                 let again = subject.measure(span)?;
                 same_twice.extend(again.0.get(self.figure).zip(first.0.get(self.figure)).map(|(b, a)| b / a));
             }
+            lab.show_part((self.arms.len() + round + 1) as f64 / (self.arms.len() + rounds) as f64);
             if lab.is_stopped() && round + 1 < rounds {
                 lab.say("stopping after the point under way");
             }

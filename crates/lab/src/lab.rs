@@ -100,6 +100,11 @@ impl Lab {
         self.progress.step(line);
     }
 
+    /// Shows that this share of the step under way is done.
+    pub fn show_part(&self, share: f64) {
+        self.progress.show_part(share);
+    }
+
     /// Prints a line above the progress bar.
     pub fn say(&self, line: &str) {
         self.progress.say(line);

@@ -1,6 +1,8 @@
 //! A progress bar on the terminal, below the lines that are printed meanwhile; lines alone where there is no terminal.
 
+use crate::text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Instant;
 
 /// Parts in which a share is counted.
 const PARTS: u64 = 1000;
@@ -11,6 +13,7 @@ pub struct Progress {
     bar: ProgressBar,
     steps: usize,
     done: usize,
+    began: Instant,
 }
 
 impl Progress {
@@ -22,25 +25,46 @@ impl Progress {
     fn on(target: ProgressDrawTarget) -> Progress {
         let style = ProgressStyle::with_template("[{bar:24}] {percent} %  {elapsed} so far{msg}");
         let style = style.expect("invariant: the template's keys are indicatif's").progress_chars("#>.");
-        Progress { bar: ProgressBar::with_draw_target(Some(PARTS), target).with_style(style), steps: 0, done: 0 }
+        Progress {
+            bar: ProgressBar::with_draw_target(Some(PARTS), target).with_style(style),
+            steps: 0,
+            done: 0,
+            began: Instant::now(),
+        }
     }
 
     /// Says how many steps there will be.
     pub fn begin(&mut self, steps: usize) {
-        (self.steps, self.done) = (steps.max(1), 0);
+        (self.steps, self.done, self.began) = (steps.max(1), 0, Instant::now());
         self.show_step();
     }
 
     /// Says that a step is done, with a line about it.
     pub fn step(&mut self, line: &str) {
         self.done += 1;
-        self.say(line);
+        // Where there is no bar, the lines tell how far it is.
+        let far = if self.bar.is_hidden() { format!("  [{}]", self.how_far()) } else { String::new() };
+        self.say(&format!("{line}{far}"));
         self.show_step();
     }
 
+    /// Shows that this share of the step under way is done.
+    pub fn show_part(&self, share: f64) {
+        self.show((self.done as f64 + share) / self.steps.max(1) as f64);
+    }
+
     fn show_step(&self) {
-        self.bar.set_message(format!(", {} of {} points", self.done, self.steps));
+        self.bar.set_message(format!(", {}", self.how_far()));
         self.show(self.done as f64 / self.steps.max(1) as f64);
+    }
+
+    /// The points that are done, and the time that the others take if they are like these.
+    fn how_far(&self) -> String {
+        let (done, steps) = (self.done, self.steps);
+        let left = self.began.elapsed().as_secs_f64() * (steps.saturating_sub(done)) as f64 / done.max(1) as f64;
+        let left =
+            if done == 0 || done >= steps { String::new() } else { format!(", about {} more", text::span(left)) };
+        format!("{done} of {steps} points{left}")
     }
 
     /// Shows how far it is, from 0 to 1.
@@ -79,7 +103,7 @@ mod tests {
         progress.step("one flow: 50 cycles");
         let seen = term.contents();
         let bar = "one flow: 50 cycles\n[############>...........] 50 %";
-        assert!(seen.starts_with(bar) && seen.ends_with(" so far, 1 of 2 points"), "{seen}");
+        assert!(seen.starts_with(bar) && seen.ends_with(" so far, 1 of 2 points, about 0 seconds more"), "{seen}");
         drop(progress);
         assert_eq!(term.contents(), "one flow: 50 cycles", "the bar goes, the lines stay");
     }

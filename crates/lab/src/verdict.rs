@@ -29,9 +29,10 @@ impl Verdict {
     }
 }
 
-/// Half the distance between the largest and the smallest ratio of one setting measured twice; 0 if it was not.
+/// Half the distance between the largest and the smallest ratio of one setting measured twice, and the 1 that it should be; 0
+/// if it was not measured twice. So a single ratio says something, too.
 pub fn spread(same_twice: Option<&Stat>) -> f64 {
-    same_twice.map_or(0.0, |twice| (twice.max - twice.min) / 2.0)
+    same_twice.map_or(0.0, |twice| (twice.max.max(1.0) - twice.min.min(1.0)) / 2.0)
 }
 
 /// How many of the verdicts say what, in words.
@@ -55,6 +56,14 @@ impl Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_ratio_has_a_spread() {
+        let spread = |ratios: &[f64]| spread(Stat::of(ratios.to_vec()).as_ref());
+        assert!((spread(&[0.98, 1.04]) - 0.03).abs() < 1e-9);
+        assert!((spread(&[0.7]) - 0.15).abs() < 1e-9, "one measurement that differs by a third decides nothing");
+        assert_eq!(spread(&[]), 0.0);
+    }
 
     #[test]
     fn noise_buys_nothing() {
