@@ -1,6 +1,7 @@
 //! `sluice lab`: which experiments, how large, and where the report goes.
 
 use crate::core_distance;
+use crate::crr::{ConnectArgs, ServeArgs};
 use crate::experiment::Experiment;
 use crate::experiment_list::{EXPERIMENTS, named};
 use crate::files;
@@ -46,6 +47,11 @@ pub struct LabArgs {
 #[derive(clap::Subcommand, Debug)]
 enum LabCommand {
     Search(Box<SearchArgs>),
+    /// The two ends of the experiment "crr", which starts them.
+    #[command(hide = true)]
+    CrrServe(ServeArgs),
+    #[command(hide = true)]
+    CrrConnect(ConnectArgs),
 }
 
 /// Does what the arguments say.
@@ -53,8 +59,11 @@ enum LabCommand {
 /// # Errors
 /// If there is no such experiment, an answer is wrong, or a file cannot be written.
 pub fn run(args: &LabArgs) -> Result<()> {
-    if let Some(LabCommand::Search(args)) = &args.command {
-        return search::run(args);
+    match &args.command {
+        Some(LabCommand::Search(args)) => return search::run(args),
+        Some(LabCommand::CrrServe(args)) => return args.run(),
+        Some(LabCommand::CrrConnect(args)) => return args.run(),
+        None => {}
     }
     let (size, wanted): (Size, Vec<&dyn Experiment>) = match args.what.as_deref() {
         Some("list") => return list(),

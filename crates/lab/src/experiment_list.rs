@@ -2,8 +2,8 @@
 
 use crate::experiment::Experiment;
 use crate::experiments::{
-    autopilot, caches, changes, cold, gaps, governor, peer, profile, recirc, rules, scale, skew, storm, subtables,
-    throughput, tunnel,
+    autopilot, caches, changes, cold, crr, gaps, governor, jitter, peer, profile, recirc, rules, scale, skew, storm,
+    subtables, throughput, tunnel,
 };
 use crate::files;
 use crate::record::Record;
@@ -18,9 +18,11 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &caches::Caches,
     &throughput::Throughput,
     &recirc::Recirc,
+    &jitter::Jitter,
     &scale::Scale,
     &rules::Rules,
     &governor::Governor,
+    &crr::Crr,
     &storm::STORM,
     &storm::SYN_FLOOD,
     &changes::Changes,

@@ -10,6 +10,7 @@ mod attack;
 mod command;
 mod core_distance;
 mod cores;
+mod crr;
 mod emc_model;
 mod experiment;
 mod experiment_list;

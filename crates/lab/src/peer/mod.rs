@@ -40,7 +40,7 @@ const MEMORY_MIB: usize = 2048;
 /// From the start to the measurement: caches fill, rankings settle.
 const SETTLE: Duration = Duration::from_secs(3);
 /// How long a daemon may take to start or end.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A capture and its rules, in a directory that goes with them.
 #[derive(Clone)]
@@ -83,7 +83,10 @@ impl Workload {
 }
 
 /// Writes a capture of frames whose times do not matter.
-fn write_capture(path: &Path, frames: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<()> {
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_capture(path: &Path, frames: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<()> {
     let mut writer = sluice_port::pcap::Writer::create(path).with_context(|| path.display().to_string())?;
     for frame in frames {
         writer.write(0, frame.as_ref())?;
@@ -92,10 +95,14 @@ fn write_capture(path: &Path, frames: impl Iterator<Item = impl AsRef<[u8]>>) ->
 }
 
 /// A directory of our own, removed when dropped.
-struct Directory(PathBuf);
+pub struct Directory(PathBuf);
 
 impl Directory {
-    fn make() -> Result<Directory> {
+    /// Makes one, for the caller alone.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn make() -> Result<Directory> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("sluice-lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
@@ -105,6 +112,11 @@ impl Directory {
             .create(&path)
             .with_context(|| format!("{}: cannot be made", path.display()))?;
         Ok(Directory(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -118,7 +130,11 @@ impl Drop for Directory {
 pub struct Daemon(Child);
 
 impl Daemon {
-    fn start(command: &mut Command, log: &Path) -> Result<Daemon> {
+    /// Starts it; what it prints goes to the log.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Daemon> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let name = command.get_program().display().to_string();
@@ -126,7 +142,10 @@ impl Daemon {
     }
 
     /// Waits for a socket of its.
-    fn wait_for(&mut self, path: &Path, log: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it ends before, or takes too long.
+    pub fn wait_for(&mut self, path: &Path, log: &Path) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         while !path.exists() {
             if Instant::now() > until || self.0.try_wait()?.is_some() {
@@ -169,7 +188,10 @@ fn apart(program: &str) -> Command {
 }
 
 /// Runs a program to its end; what it printed.
-fn output(command: &mut Command) -> Result<String> {
+///
+/// # Errors
+/// If it cannot be started, or says that it failed.
+pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let out = command.stdin(Stdio::null()).output().with_context(|| format!("{name}: cannot be started"))?;
     if !out.status.success() {

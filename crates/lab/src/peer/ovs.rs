@@ -19,6 +19,8 @@ pub struct Ovs {
 }
 
 const VSWITCHD: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+/// The same without DPDK.
+pub const VSWITCHD_WITHOUT_DPDK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// Open vSwitch with its caches off but for the megaflows.
@@ -52,15 +54,32 @@ impl Drop for Bridges {
 }
 
 /// Has a program of Open vSwitch have its files in that directory.
-fn in_directory<'a>(directory: &Directory, command: &'a mut Command) -> &'a mut Command {
+pub fn in_directory<'a>(directory: &Directory, command: &'a mut Command) -> &'a mut Command {
     ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"].iter().for_each(|key| {
         command.env(key, &directory.0);
     });
     command
 }
 
+/// Starts an empty database in that directory, with the socket `db.sock`.
+///
+/// # Errors
+/// If a program fails.
+pub fn start_database(directory: &Directory) -> Result<Daemon> {
+    let path = |name: &str| directory.0.join(name).display().to_string();
+    output(in_directory(directory, &mut Command::new("ovsdb-tool")).args(["create", &path("conf.db"), SCHEMA]))?;
+    let remote = format!("--remote=punix:{}", path("db.sock"));
+    let (log, mut ovsdb) = (directory.0.join("log"), Command::new("ovsdb-server"));
+    let mut database = Daemon::start(in_directory(directory, &mut ovsdb).args([&path("conf.db"), &remote]), &log)?;
+    database.wait_for(&directory.0.join("db.sock"), &log)?;
+    Ok(database)
+}
+
 /// Runs `ovs-vsctl` on the database in that directory.
-fn vsctl(directory: &Directory, args: &[&str]) -> Result<String> {
+///
+/// # Errors
+/// If it fails.
+pub fn vsctl(directory: &Directory, args: &[&str]) -> Result<String> {
     let db = format!("--db=unix:{}", directory.0.join("db.sock").display());
     let mut command = Command::new("ovs-vsctl");
     output(in_directory(directory, &mut command).arg(format!("-t{}", PATIENCE.as_secs())).arg(&db).args(args))
@@ -102,11 +121,7 @@ impl Running {
         let directory = Directory::make()?;
         let log = directory.0.join("log");
         let path = |name: &str| directory.0.join(name).display().to_string();
-        output(in_directory(&directory, &mut Command::new("ovsdb-tool")).args(["create", &path("conf.db"), SCHEMA]))?;
-        let remote = format!("--remote=punix:{}", path("db.sock"));
-        let mut ovsdb = Command::new("ovsdb-server");
-        let mut database = Daemon::start(in_directory(&directory, &mut ovsdb).args([&path("conf.db"), &remote]), &log)?;
-        database.wait_for(&directory.0.join("db.sock"), &log)?;
+        let database = start_database(&directory)?;
         let settings = [
             "other_config:dpdk-init=true".to_owned(),
             format!("other_config:dpdk-socket-mem={MEMORY_MIB}"),
