@@ -34,7 +34,7 @@ benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
-guests|virtual machines of QEMU behind vhost-user: TCP with segmentation left to the switch, restarts|root, qemu-system-x86, busybox-static, cpio, kmod, iperf3
+guests|virtual machines of QEMU behind vhost-user: TCP with segmentation left to the switch, restarts, live migration|root, qemu-system-x86, busybox-static, cpio, kmod, iperf3
 neutron|the agent of OpenStack sets up the switch, and Open vSwitch beside it|root, neutron-openvswitch-agent, openvswitch-switch
 ovn-scale|OVN with 200 logical switches of 20 ports, beside OVS: time, memory, flows (SWITCHES, PORTS)|root, ovn-central, ovn-host, openvswitch-switch
 tunnel-tcp|iperf3 over TCP by Geneve between two switches, on AF_PACKET and AF_XDP, beside OVS (ROUNDS, SECONDS_EACH)|root, openvswitch-switch, iperf3

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Virtual machines of QEMU with Debian's kernel behind vhost-user ports: pings, TCP with segmentation left to the switch, guests that boot
-# again or are killed, a switch that starts again. tests/long/guests has the parts.
+# again, are killed or move to another QEMU while they run, a switch that starts again; streams are compared at both ends.
+# tests/long/guests has the parts.
 # GUESTS_COMPARE=3 measures iperf3 in three turns beside Open vSwitch with DPDK instead. QEMU interprets the guests' code (TCG).
 set -euo pipefail
 cd "$(dirname "$0")/../.."

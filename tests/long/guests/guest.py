@@ -41,9 +41,10 @@ def host_tsc_khz() -> int:
 
 
 class Guest:
-    """One virtual machine. `sock` is the vhost-user socket at which it waits for the switch."""
+    """One virtual machine. `sock` is the vhost-user socket at which it waits for the switch. With `incoming`, a socket, it waits
+    there for the state of another one."""
 
-    def __init__(self, image: pathlib.Path, sock: pathlib.Path, mac: str):
+    def __init__(self, image: pathlib.Path, sock: pathlib.Path, mac: str, incoming: pathlib.Path | None = None):
         self.sock = sock
         self.serial_path = sock.with_suffix(".serial")
         self.qmp_path = sock.with_suffix(".qmp")
@@ -64,6 +65,8 @@ class Guest:
             "-global", "virtio-mmio.force-legacy=false",
             "-device", f"virtio-net-device,netdev=net,mac={mac},mrg_rxbuf=on",
         ]
+        if incoming:
+            command += ["-incoming", f"unix:{incoming}"]
         self.log = open(sock.with_suffix(".log"), "w")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.line = None
