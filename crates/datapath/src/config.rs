@@ -38,6 +38,8 @@ pub struct Config {
     pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
     pub sleep_max_us: u32,
+    /// Whether PMDs keep metrics of their iterations.
+    pub perf_metrics: bool,
     /// When receive queues are assigned to PMDs again by themselves.
     pub auto_lb: AutoLb,
     /// The most messages to controllers that wait.
@@ -71,6 +73,7 @@ impl Default for Config {
             seed: None,
             rxq_assignment: RxqAssignment::default(),
             sleep_max_us: 0,
+            perf_metrics: false,
             auto_lb: AutoLb::default(),
             packet_in_queue: 1024,
             profile: false,

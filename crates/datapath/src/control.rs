@@ -5,6 +5,7 @@ use crate::capture::ActiveCapture;
 use crate::command::PmdCommand;
 use crate::device_statuses::DeviceStatuses;
 use crate::load::RxqLoad;
+use crate::perf_metrics::{PerfLog, PerfMetrics};
 use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
 use crate::rxq_assignment::RxqAssignment;
@@ -64,6 +65,9 @@ pub(crate) struct Control {
     pub miss_budget: MissBudget,
     /// The longest sleep of an idle PMD now, microseconds.
     pub sleep_max_us: u32,
+    /// Whether workers keep metrics of their iterations, and which of these are logged.
+    pub perf_metrics: bool,
+    pub perf_log: PerfLog,
     /// Captures under way.
     pub captures: Vec<ActiveCapture>,
     pub auto_lb: AutoLbState,
@@ -97,6 +101,7 @@ impl Worker {
     /// Makes its report count from now.
     pub fn clear_stats(&mut self) {
         (self.baseline, self.cleared) = (self.shared.stats.snapshot(), Instant::now());
+        self.shared.perf.change(PerfMetrics::clear);
     }
 
     /// Whether its thread has panicked.

@@ -8,6 +8,7 @@ use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
 use crate::no_tables::NoTables;
 use crate::packet_samples::PacketSamples;
+use crate::perf_metrics::PerfLog;
 use crate::pmd_factory::PmdFactory;
 use crate::progress::Watched;
 use crate::punts::{Punted, Punts};
@@ -120,6 +121,8 @@ impl Datapath {
             vlan_limit: config.vlan_limit,
             miss_budget: config.miss_budget,
             sleep_max_us: config.sleep_max_us,
+            perf_metrics: config.perf_metrics,
+            perf_log: PerfLog::default(),
             auto_lb: AutoLbState::new(config.auto_lb),
             captures: Vec::new(),
             seed,
@@ -424,6 +427,21 @@ impl Datapath {
         let mut control = self.control();
         let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
         port.set_mac(mac)
+    }
+
+    /// Sets a port of one of Open vSwitch's DPDK types up or down.
+    ///
+    /// # Errors
+    /// If there is no such port, or its device refuses.
+    pub fn set_admin_state(&self, number: PortNo, is_up: bool) -> std::io::Result<()> {
+        let mut control = self.control();
+        let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
+        port.set_admin_state(is_up)
+    }
+
+    /// What DPDK shows of the pool of a port's packet buffers, if that is DPDK's.
+    pub fn mempool_info(&self, number: PortNo) -> Option<String> {
+        self.control().ports.get(&number)?.mempool_info()
     }
 
     /// Tells a port whether a queueing discipline is to shape what its kernel device sends.

@@ -40,6 +40,7 @@ mod no_tables;
 pub mod numa;
 mod packet_samples;
 mod parse;
+pub mod perf_metrics;
 mod pmd;
 mod pmd_factory;
 mod pmd_shared;

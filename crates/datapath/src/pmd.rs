@@ -9,6 +9,7 @@ use crate::command::{PacketOut, PmdCommand, Removed};
 use crate::config::Config;
 use crate::context::Context;
 use crate::load::INTERVAL_MS;
+use crate::perf_metrics::{PerfMetrics, QueueMark};
 use crate::pmd_shared::PmdShared;
 use crate::progress::Activity;
 use crate::rxq::{QueueWait, Rxq};
@@ -114,7 +115,9 @@ impl Pmd {
         self.service_commands();
         self.read_notices();
         let began = self.clock.began;
-        let fullest = self.poll_all::<ONLY_READY>(now_ms);
+        let shared = self.shared.perf.is_on().then(|| Arc::clone(&self.shared));
+        let mut perf = shared.as_ref().and_then(|shared| shared.perf.iteration());
+        let fullest = self.poll_all::<ONLY_READY>(now_ms, perf.as_deref_mut());
         self.shared.progress.enter(Activity::Idle);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one iteration of PMD {}", self.shared.pmd);
         debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
@@ -130,6 +133,9 @@ impl Pmd {
         self.tally[iterations] += 1;
         self.tally[spent] += cycles;
         self.shared.cycles.add(cycles);
+        if let Some(perf) = &mut perf {
+            perf.end_iteration(now_ms, cycles);
+        }
         if fullest != 0 {
             self.shared.busy_cycles.add(cycles);
         }
@@ -149,7 +155,7 @@ impl Pmd {
 
     /// Polls every queue, or those that may have packets, and takes the packets to their ends, under one guard.
     #[inline(always)]
-    fn poll_all<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
+    fn poll_all<const ONLY_READY: bool>(&mut self, now_ms: u64, mut perf: Option<&mut PerfMetrics>) -> usize {
         let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, taps, .. } = self;
         let guard = side.reader.pin();
         let (flows, counters, vlan_limit) = (table.read(&guard), &side.counters, self.vlan_limit);
@@ -171,7 +177,11 @@ impl Pmd {
                 if ONLY_READY && !rxq.wait.is_ready() {
                     continue;
                 }
+                let mark = perf.is_some().then(|| QueueMark::of(&rxq.tally));
                 let n = rxq.serve(walk, scheduler, &mut batch, &mut context);
+                if let Some((perf, mark)) = perf.as_deref_mut().zip(mark) {
+                    mark.note(rxq, perf);
+                }
                 if ONLY_READY {
                     rxq.wait = rxq.wait.after(n);
                 }

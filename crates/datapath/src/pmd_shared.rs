@@ -3,6 +3,7 @@
 use crate::cache_memory::CacheMemory;
 use crate::command::PmdCommand;
 use crate::load::{Load, RxqLoad};
+use crate::perf_metrics::PerfSlot;
 use crate::progress::Progress;
 use crate::report::{PmdReport, RxqReport};
 use crate::stage_cycles::Stage;
@@ -33,6 +34,8 @@ pub(crate) struct PmdShared {
     pub cycles: Load,
     /// Cycles of those that received something.
     pub busy_cycles: Load,
+    /// What its iterations did, if that is kept.
+    pub perf: PerfSlot,
     cache_memory: Mutex<CacheMemory>,
     /// The queues it polls: changed by control threads only.
     rxqs: Mutex<Vec<Arc<RxqLoad>>>,
@@ -72,6 +75,7 @@ impl PmdShared {
             progress: Progress::default(),
             cycles: Load::default(),
             busy_cycles: Load::default(),
+            perf: PerfSlot::default(),
             cache_memory: Mutex::default(),
             rxqs: Mutex::default(),
             stop: AtomicBool::new(false),

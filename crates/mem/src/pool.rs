@@ -84,6 +84,11 @@ pub trait FramePool: Send + Sync + std::fmt::Debug {
     /// Frames kept for receiving: copies are refused when no more than these are free.
     fn reserve(&self) -> usize;
 
+    /// What the library that it belongs to shows of it, if it belongs to one.
+    fn dump(&self) -> Option<String> {
+        None
+    }
+
     /// Moves up to `n` frames into `out`, which must belong to this pool. Returns how many.
     fn take(&self, n: usize, out: &mut FreeFrames) -> usize;
 

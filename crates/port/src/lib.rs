@@ -36,6 +36,7 @@ mod config;
 mod device_status;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+pub mod dpdk_environment;
 pub mod dummy;
 mod error;
 pub mod generator;

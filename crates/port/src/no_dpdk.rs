@@ -1,10 +1,36 @@
-//! DPDK ports in a program built without DPDK: an error that says how to build it.
+//! DPDK in a program built without it: ports are an error that says how to build it, and the environment never runs.
 
 use crate::config::Options;
-use crate::{OpenError, Pools, Port};
+use crate::dpdk_environment::{DetachError, Dump};
+use crate::{DpdkConfig, OpenError, Pools, Port};
+
+const REMEDY: &str = "this sluice was built without DPDK; install libdpdk-dev and pkg-config, then build with \
+                      `cargo build --release --features dpdk`";
 
 pub(crate) fn open(options: &Options<'_>, _pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    let reason = "this sluice was built without DPDK; install libdpdk-dev and pkg-config, then build with \
-                  `cargo build --release --features dpdk`";
-    Err(OpenError::Dpdk { port: options.port(), reason: reason.to_owned() })
+    Err(OpenError::Dpdk { port: options.port(), reason: REMEDY.to_owned() })
+}
+
+pub(crate) fn start(_pools: &mut Pools, _config: &DpdkConfig) -> Result<(), String> {
+    Err(REMEDY.to_owned())
+}
+
+pub(crate) fn version() -> Option<String> {
+    None
+}
+
+pub(crate) fn is_running() -> bool {
+    false
+}
+
+pub(crate) fn dump(_what: Dump) -> Option<String> {
+    None
+}
+
+pub(crate) fn set_log_level(_pattern: &str, _level: u32) -> bool {
+    false
+}
+
+pub(crate) fn detach(_devargs: &str) -> Result<(), DetachError> {
+    Err(DetachError::NotFound)
 }

@@ -25,11 +25,19 @@ pub struct DpdkConfig {
     pub eal_args: Vec<String>,
     /// Packet buffers of ordinary length that its ports share.
     pub mbufs: u32,
+    /// While there is no memory for so many, half of them are tried, down to this number.
+    pub least_mbufs: u32,
+    /// Whether the thread that starts DPDK keeps its cores; else it is bound to the first that the arguments name.
+    pub keeps_cores: bool,
 }
+
+/// Packet buffers of DPDK's ports, unless it is said. Source: OVS lib/netdev-dpdk.c, MAX_NB_MBUF.
+const MBUFS: u32 = 262_144;
 
 impl Default for DpdkConfig {
     fn default() -> Self {
-        DpdkConfig { eal_args: ["--no-pci", "--in-memory"].map(String::from).to_vec(), mbufs: 262_144 }
+        let eal_args = ["--no-pci", "--in-memory"].map(String::from).to_vec();
+        DpdkConfig { eal_args, mbufs: MBUFS, least_mbufs: MBUFS, keeps_cores: false }
     }
 }
 

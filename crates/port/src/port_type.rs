@@ -189,6 +189,8 @@ const DPDK_OPTIONS: &[OptionKey] = &[
         key: "n-txq",
         help: "transmit queues to ask for; PMDs beyond share them; default 4, and n-rxq with net_tap",
     },
+    OptionKey { key: "n_rxq_desc", help: "descriptors of a receive queue, a power of two up to 4096; default 2048" },
+    OptionKey { key: "n_txq_desc", help: "descriptors of a transmit queue, likewise" },
 ];
 
 #[cfg(test)]

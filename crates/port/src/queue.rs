@@ -24,6 +24,11 @@ pub trait RxQueue: Send {
         None
     }
 
+    /// How many packets wait in a guest's ring, for statistics; `None`: it is none, or cannot tell.
+    fn waiting(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether no packet will ever come again (a capture at its end).
     fn exhausted(&self) -> bool {
         false
@@ -152,6 +157,19 @@ pub trait Port: Send {
     /// If the port must be opened again for that.
     fn reconfigure(&mut self, _config: &PortConfig) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Sets it up or down, as `netdev-dpdk/set-admin-state` asks.
+    ///
+    /// # Errors
+    /// If it is no port of Open vSwitch's DPDK types, or its device refuses.
+    fn set_admin_state(&mut self, _is_up: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What DPDK shows of the pool of its packet buffers, if that is DPDK's.
+    fn mempool_info(&self) -> Option<String> {
+        None
     }
 
     /// Tells it whether a queueing discipline is to shape what its kernel device sends. A port that goes past the

@@ -17,7 +17,7 @@ fn config(name: &str, devargs: &str) -> PortConfig {
 fn packets_cross_in_place_and_are_counted() {
     let mut pools = Pools::new(512);
     let eal_args = ["--no-huge", "-m", "256", "--no-pci", "--no-telemetry"].map(String::from).to_vec();
-    pools.set_dpdk_config(DpdkConfig { eal_args, mbufs: 8192 });
+    pools.set_dpdk_config(DpdkConfig { eal_args, mbufs: 8192, least_mbufs: 8192, ..DpdkConfig::default() });
     let mut source = open(&config("p1", "net_null0,size=64,copy=0"), &mut pools).unwrap();
     let mut sink = open(&config("p2", "net_null1"), &mut pools).unwrap();
     let mut ring = open(&config("p3", "net_ring0"), &mut pools).unwrap();

@@ -9,7 +9,7 @@ fn without_huge_pages_it_says_what_helps_and_other_ports_open() {
     let mut pools = Pools::new(64);
     // More than any machine has reserved: 4 TB.
     let eal_args = ["--no-pci", "--in-memory", "--no-telemetry", "--socket-mem", "4000000"].map(String::from).to_vec();
-    pools.set_dpdk_config(DpdkConfig { eal_args, mbufs: 512 });
+    pools.set_dpdk_config(DpdkConfig { eal_args, mbufs: 512, least_mbufs: 512, ..DpdkConfig::default() });
     let config = |kind: &str, options: &[(&str, &str)]| PortConfig {
         name: "p1".into(),
         kind: kind.into(),

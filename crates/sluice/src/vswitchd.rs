@@ -239,6 +239,9 @@ fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Resul
         }
         busy.go_on("database");
         vswitchd.run(sluice_clock::now_ms());
+        if let Some(failure) = vswitchd.failure() {
+            return Err(anyhow!(failure));
+        }
         if vswitchd.is_configured()
             && let Some(startup) = startup.take()
         {

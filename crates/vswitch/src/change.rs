@@ -72,6 +72,8 @@ pub enum Change {
     SetRxqAssignment(RxqAssignment),
     /// The longest sleep of an idle PMD changes.
     SetPmdSleepMax(Duration),
+    /// PMDs keep metrics of their iterations, or no longer.
+    SetPerfMetrics(bool),
     /// When receive queues are assigned again by themselves changes.
     SetAutoLb(AutoLb),
     /// How packets are looked up changes.
@@ -273,6 +275,9 @@ impl Steps {
         if a.pmd_sleep_max != b.pmd_sleep_max {
             self.changing.push(Change::SetPmdSleepMax(b.pmd_sleep_max));
         }
+        if a.perf_metrics != b.perf_metrics {
+            self.changing.push(Change::SetPerfMetrics(b.perf_metrics));
+        }
         if a.auto_lb != b.auto_lb {
             self.changing.push(Change::SetAutoLb(b.auto_lb));
         }
@@ -335,6 +340,7 @@ impl DesiredState {
             Change::SetMissBudget(budget) => self.datapath.miss_budget = *budget,
             Change::SetRxqAssignment(assignment) => self.datapath.rxq_assignment = *assignment,
             Change::SetPmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
+            Change::SetPerfMetrics(is_on) => self.datapath.perf_metrics = *is_on,
             Change::SetAutoLb(auto_lb) => self.datapath.auto_lb = *auto_lb,
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
             Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,

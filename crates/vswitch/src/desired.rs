@@ -84,6 +84,8 @@ pub struct DatapathSettings {
     pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD; zero: it never sleeps.
     pub pmd_sleep_max: Duration,
+    /// Whether PMDs keep metrics of their iterations.
+    pub perf_metrics: bool,
     /// When receive queues are assigned to PMDs again by themselves.
     pub auto_lb: AutoLb,
     /// Conntrack zones whose connections live for other times than the usual ones.
@@ -120,6 +122,7 @@ impl Default for DatapathSettings {
             flow_memory_bytes: 256 << 20,
             rxq_assignment: RxqAssignment::default(),
             pmd_sleep_max: Duration::ZERO,
+            perf_metrics: false,
             auto_lb: AutoLb::default(),
             zone_timeouts: BTreeMap::new(),
         }
@@ -165,6 +168,7 @@ impl DesiredState {
             flow_memory: settings.flow_memory_bytes,
             rxq_assignment: settings.rxq_assignment,
             auto_lb: settings.auto_lb,
+            perf_metrics: settings.perf_metrics,
             sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
             ..sluice_datapath::Config::default()
         }

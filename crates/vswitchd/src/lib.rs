@@ -12,6 +12,7 @@
 //! | `records` | rows as plain types |
 //! | `plan` | what the records make of the switch: pure functions; what they find wrong, as log lines |
 //! | `numbers` | OpenFlow numbers of ports, given out as Open vSwitch gives them out |
+//! | `dpdk` | DPDK, started when the settings ask for it |
 //! | `status` | what is written back |
 //! | `vswitchd` | the loop: events, lock, reconfiguration, transactions |
 //!
@@ -22,6 +23,7 @@
 //! Source: Open vSwitch vswitchd/bridge.c, vswitchd/vswitch.xml.
 #![forbid(unsafe_code)]
 
+mod dpdk;
 mod numbers;
 mod plan;
 mod records;

@@ -8,6 +8,7 @@ mod apply;
 mod events;
 mod refresh;
 
+use crate::dpdk::{CannotInit, Dpdk};
 use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
 use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
@@ -46,6 +47,9 @@ pub struct Vswitchd {
     is_confined: bool,
     /// Where sockets of listening vhost-user ports are; `None` before the first configuration, which decides it.
     vhost_sock_dir: Option<PathBuf>,
+    dpdk: Dpdk,
+    /// Why the daemon has to end, if so.
+    failure: Option<CannotInit>,
     /// Lines that are logged once.
     noted: HashSet<String>,
     client: Client,
@@ -101,6 +105,8 @@ impl Vswitchd {
             rundir: options.rundir,
             is_confined: options.is_confined,
             vhost_sock_dir: None,
+            dpdk: Dpdk::default(),
+            failure: None,
             noted: HashSet::new(),
             client: Client::new(config, options.tls)?,
             numbers: Numbers::new(),
@@ -185,15 +191,28 @@ impl Vswitchd {
         self.is_configured
     }
 
+    /// Why the daemon has to end, if it has to: the database requires something that cannot be had.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.as_ref().map(CannotInit::to_string)
+    }
+
     fn reconfigure(&mut self, now_ms: u64) {
         let records = Records::read(self.client.session().replica());
         self.update_flow_restore_wait(&records);
         let vhost_sock_dir = self.settle_vhost_sock_dir(&records);
+        if let Some(row) = &records.open_vswitch
+            && let Err(failure) =
+                self.dpdk.follow(&row.other_config, &self.switch, &mut |note| note.log(&mut self.noted))
+        {
+            self.failure = Some(failure);
+            return;
+        }
         let context = PlanContext {
             base: &self.base,
             dummies: self.dummies,
             confinement: self.is_confined.then_some(&self.rundir),
             vhost_sock_dir: &vhost_sock_dir,
+            has_dpdk: self.dpdk.is_running(),
             waits_for_flows: self.flow_restore_wait,
             now_ms,
         };
@@ -207,6 +226,7 @@ impl Vswitchd {
         }
         let known: HashSet<Uuid> = self.applied.devices().map(|(interface, ..)| interface.uuid).collect();
         self.applied = apply::apply(&self.switch, &plan, &mut self.numbers);
+        self.applied.has_dpdk = self.dpdk.is_running();
         self.applied.configuration = records.open_vswitch.map(|row| (row.uuid, row.next_cfg));
         // A new interface's counters come with its number.
         if self.applied.devices().any(|(interface, ..)| !known.contains(&interface.uuid)) {

@@ -3,20 +3,27 @@
 //! Packet buffers are used in place: a frame is an mbuf of the one mempool that all DPDK ports receive into, so a
 //! packet crosses between ports without a copy. One call into the C shim a burst.
 
+pub(crate) mod environment;
+mod status;
 #[allow(unsafe_code)]
 mod sys;
 
 use crate::config::Options;
 use crate::stats::{self, QueueStats};
-use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
+use std::io;
 use std::sync::Arc;
+use sys::Queues;
 
 /// Descriptors of each queue. Source: OVS lib/netdev-dpdk.c, NIC_PORT_DEFAULT_RXQ_SIZE.
 const DESCRIPTORS: u16 = 2048;
+
+/// The most of them. Source: OVS lib/netdev-dpdk.c, NIC_PORT_MAX_Q_SIZE.
+const DESCRIPTORS_MAX: u16 = 4096;
 
 /// How often sending is retried on a full transmit ring before packets are dropped.
 const TX_TRIES: usize = 2;
@@ -65,39 +72,15 @@ pub enum DpdkError {
 #[derive(Debug)]
 pub struct Dpdk {
     mbufs: u32,
+    least_mbufs: u32,
     pools: Vec<Arc<sys::MbufPool>>,
 }
-
-/// DPDK's environment, which is started, and tried, at most once a process. A second `rte_eal_init` after one that
-/// failed for lack of huge pages does not return (seen with 22.11).
-enum Environment {
-    Untried,
-    Running(Vec<String>),
-    Failed,
-}
-
-static ENVIRONMENT: Mutex<Environment> = Mutex::new(Environment::Untried);
 
 impl Dpdk {
     /// Starts DPDK. Each pool has the memory of `mbufs` default buffers.
     pub fn start(config: &DpdkConfig) -> Result<Self, DpdkError> {
-        let DpdkConfig { eal_args, mbufs } = config;
-        let mut environment = ENVIRONMENT.lock();
-        match &*environment {
-            Environment::Running(args) if args != eal_args => {
-                return Err(DpdkError::EalChanged { running: args.clone() });
-            }
-            Environment::Running(_) => {}
-            Environment::Failed => return Err(DpdkError::EalFailed),
-            Environment::Untried => match sys::eal_init(eal_args) {
-                Ok(()) => *environment = Environment::Running(eal_args.clone()),
-                Err(e) => {
-                    *environment = Environment::Failed;
-                    return Err(DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) });
-                }
-            },
-        }
-        Ok(Dpdk { mbufs: *mbufs, pools: Vec::new() })
+        environment::ensure(config)?;
+        Ok(Dpdk { mbufs: config.mbufs, least_mbufs: config.least_mbufs, pools: Vec::new() })
     }
 
     /// The pool for packets of up to `size` bytes.
@@ -106,37 +89,48 @@ impl Dpdk {
             return Ok(pool.clone());
         }
         let room = u16::try_from(size.max(ORDINARY_ROOM)).unwrap_or(u16::MAX);
-        let mbufs = (u64::from(self.mbufs) * ORDINARY_ROOM as u64 / u64::from(room)) as u32;
-        let reserve = mbufs as usize / RESERVE_SHARE;
-        let pool = Arc::new(sys::MbufPool::new(mbufs, room, reserve).ok_or(DpdkError::NoMemory { mbufs, room })?);
+        let of_room = |mbufs: u32| (u64::from(mbufs) * ORDINARY_ROOM as u64 / u64::from(room)) as u32;
+        let (mut mbufs, least) = (of_room(self.mbufs), of_room(self.least_mbufs));
+        let pool = loop {
+            if let Some(pool) = sys::MbufPool::new(mbufs, room, mbufs as usize / RESERVE_SHARE) {
+                break Arc::new(pool);
+            }
+            if mbufs / 2 < least {
+                return Err(DpdkError::NoMemory { mbufs, room });
+            }
+            mbufs /= 2;
+        };
         self.pools.push(pool.clone());
         self.pools.sort_by_key(|pool| pool.frame_size());
         Ok(pool)
     }
 
-    /// Opens the device that `devargs` names, with `n_rxq` receive queues and up to `n_txq` transmit queues.
-    fn open(&mut self, devargs: &str, n_rxq: usize, n_txq: usize, mtu: u32) -> Result<DpdkPort, DpdkError> {
+    /// Opens the device that `devargs` names for the port `name`, with the receive queues and up to the transmit queues that
+    /// `queues` has.
+    fn open(&mut self, name: &str, devargs: &str, queues: Queues, mtu: u32) -> Result<DpdkPort, DpdkError> {
         let named = || devargs.to_owned();
         let pool = self.pool_of_size(Mtu(mtu).longest_frame())?;
-        let device = sys::Device::attach(devargs, pool.clone()).map_err(|e| match e {
+        let device = sys::Device::attach(devargs, name, pool.clone()).map_err(|e| match e {
             libc::EBUSY => DpdkError::Busy { devargs: named() },
             e => DpdkError::NoDevice { devargs: named(), reason: sys::strerror(e) },
         })?;
         let failed = |step: String, e| DpdkError::Start { devargs: named(), step, reason: sys::strerror(e) };
         let info = device.info().map_err(|e| failed("query".into(), e))?;
-        if n_rxq > usize::from(info.max_rxq) {
-            return Err(DpdkError::Queues { devargs: named(), wanted: n_rxq, has: info.max_rxq });
+        if queues.n_rxq > info.max_rxq {
+            return Err(DpdkError::Queues { devargs: named(), wanted: queues.n_rxq.into(), has: info.max_rxq });
         }
-        let n_txq = n_txq.clamp(1, usize::from(info.max_txq.max(1)));
+        let queues = Queues { n_txq: queues.n_txq.clamp(1, info.max_txq.max(1)), ..queues };
         // Many virtual devices refuse to set an MTU, even the one they have.
         let wanted = (mtu != u32::from(info.mtu)).then_some(mtu as u16);
-        let started = device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted);
+        let started = device.start(queues, wanted);
         let sys::Started { device, rxqs, txqs } = started.map_err(|(step, e)| failed(step, e))?;
+        let (n_rxq, n_txq) = (rxqs.len(), txqs.len());
         let info = PortInfo { kind: "dpdk", n_rxq, n_txq, mtu, mac: info.mac };
         let txqs = txqs.into_iter().map(Mutex::new).collect();
         let rx = (0..n_rxq).map(|_| Arc::default()).collect();
         let rxqs = rxqs.into_iter().map(Some).collect();
-        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, txqs }), info, rxqs, rx, tx: Vec::new() })
+        let shared = Arc::new(Shared { device, pool, txqs });
+        Ok(DpdkPort { name: name.to_owned(), shared, info, is_admin_up: true, rxqs, rx, tx: Vec::new() })
     }
 }
 
@@ -153,7 +147,17 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let failed = |e: DpdkError| OpenError::Dpdk { port: options.port(), reason: e.to_string() };
     let dpdk = pools.dpdk().map_err(failed)?;
     let n_txq = n_txq.unwrap_or_else(|| usual_txq(devargs, n_rxq));
-    Ok(Box::new(dpdk.open(devargs, n_rxq, n_txq, mtu).map_err(failed)?))
+    let [n_rxd, n_txd] = ["n_rxq_desc", "n_txq_desc"].map(|key| descriptors(options.text(key)));
+    // `open` of a port has bounded both numbers.
+    let queues = Queues { n_rxq: n_rxq as u16, n_txq: n_txq as u16, n_rxd, n_txd };
+    Ok(Box::new(dpdk.open(&options.config.name, devargs, queues, mtu).map_err(failed)?))
+}
+
+/// The descriptors of a queue: a power of two up to [`DESCRIPTORS_MAX`]; anything else stands for the usual number, as in
+/// Open vSwitch.
+fn descriptors(given: Option<&str>) -> u16 {
+    let number = given.and_then(|text| text.parse().ok());
+    number.filter(|n: &u16| n.is_power_of_two() && *n <= DESCRIPTORS_MAX).unwrap_or(DESCRIPTORS)
 }
 
 /// Transmit queues to ask for if nothing is said. Source: DPDK drivers/net/tap/rte_eth_tap.c, `tap_dev_configure`, which
@@ -175,8 +179,11 @@ struct Shared {
 /// A DPDK device as a port.
 #[derive(Debug)]
 pub struct DpdkPort {
+    name: String,
     shared: Arc<Shared>,
     info: PortInfo,
+    /// Whether commands have left it up.
+    is_admin_up: bool,
     /// By number, until they are taken.
     rxqs: Vec<Option<sys::DeviceRxq>>,
     /// Drops by receive queue and by PMD; the device counts carried packets.
@@ -201,8 +208,40 @@ impl Port for DpdkPort {
         Box::new(DpdkTx { shared: self.shared.clone(), queue, own: PacketBatch::new(), stats })
     }
 
+    fn numa_id(&self) -> u32 {
+        self.shared.device.details().map_or(0, |details| u32::try_from(details.numa).unwrap_or(0))
+    }
+
     fn is_up(&self) -> bool {
-        self.shared.device.is_up()
+        self.is_admin_up && self.shared.device.is_up()
+    }
+
+    fn device_status(&self) -> DeviceStatus {
+        let status = DeviceStatus::of_info(&self.info, self.is_up());
+        let status = DeviceStatus { is_admin_up: self.is_admin_up, ..status };
+        let details = self.shared.device.details();
+        details.map_or(status.clone(), |details| status::with_details(status, &details))
+    }
+
+    /// A device that cannot set its link keeps it, as in Open vSwitch.
+    fn set_admin_state(&mut self, is_up: bool) -> io::Result<()> {
+        if is_up == self.is_admin_up {
+            return Ok(());
+        }
+        match self.shared.device.set_link(is_up) {
+            Ok(()) => {}
+            Err(libc::ENOTSUP) => {
+                let name = &self.name;
+                tracing::info!(target: "netdev_dpdk", "Interface {name} does not support link state configuration");
+            }
+            Err(e) => return Err(io::Error::from_raw_os_error(e)),
+        }
+        self.is_admin_up = is_up;
+        Ok(())
+    }
+
+    fn mempool_info(&self) -> Option<String> {
+        self.shared.pool.dump()
     }
 
     fn stats(&self) -> PortStats {

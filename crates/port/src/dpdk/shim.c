@@ -5,15 +5,20 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_bus.h>
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
+#include <rte_malloc.h>
 #include <rte_mbuf.h>
+#include <rte_version.h>
 
 /* One packet, as both sides see it: a `Packet` of crate packet, written and read in place. */
 struct sluice_packet {
@@ -27,13 +32,23 @@ struct sluice_packet {
 };
 
 struct sluice_port_conf {
-    uint16_t n_rxq, n_txq, n_desc;
+    uint16_t n_rxq, n_txq, n_rxd, n_txd;
     uint16_t mtu; /* 0: leave as it is */
 };
 
 struct sluice_port_info {
     uint16_t max_rxq, max_txq, mtu;
     uint8_t mac[6];
+};
+
+/* What a device says of itself in the database. */
+struct sluice_port_details {
+    int32_t numa;
+    uint32_t min_rx_bufsize, max_mac_addrs, max_hash_mac_addrs;
+    uint32_t link_mbps; /* 0: none */
+    uint16_t max_rxq, max_txq, max_vfs, max_vmdq_pools;
+    uint8_t is_full_duplex;
+    char driver[63], bus[64];
 };
 
 /* Gets DPDK's log, a piece at a time. */
@@ -46,19 +61,67 @@ static ssize_t write_log(void *cookie, const char *text, size_t len)
     return (ssize_t) len;
 }
 
-int sluice_eal_init(int argc, char **argv, void (*log)(uint32_t, const char *, size_t))
+/* Binds the calling thread to the first of the cores that the arguments name, unless it is to keep those that it has. */
+int sluice_eal_init(int argc, char **argv, int keeps_cores, void (*log)(uint32_t, const char *, size_t))
 {
     FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t) { .write = write_log });
+    cpu_set_t cores;
+    int err;
+
     log_line = log;
     if (stream) {
         rte_openlog_stream(stream);
     }
-    return rte_eal_init(argc, argv) < 0 ? rte_errno : 0;
+    keeps_cores = keeps_cores && pthread_getaffinity_np(pthread_self(), sizeof cores, &cores) == 0;
+    err = rte_eal_init(argc, argv) < 0 ? rte_errno : 0;
+    if (keeps_cores) {
+        pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+    }
+    return err;
 }
 
 const char *sluice_strerror(int err)
 {
     return rte_strerror(err);
+}
+
+const char *sluice_version(void)
+{
+    return rte_version();
+}
+
+/* What DPDK shows of itself, as text that the caller frees; NULL if there is no memory. `pool` is for the last kind. */
+char *sluice_dump(unsigned what, struct rte_mempool *pool, size_t *len)
+{
+    char *text = NULL;
+    FILE *stream = open_memstream(&text, len);
+    if (!stream) {
+        return NULL;
+    }
+    switch (what) {
+    case 0:
+        rte_lcore_dump(stream);
+        break;
+    case 1:
+        rte_log_dump(stream);
+        break;
+    case 2:
+        rte_malloc_dump_stats(stream, NULL);
+        break;
+    case 3:
+        rte_mempool_list_dump(stream);
+        break;
+    default:
+        rte_mempool_dump(stream, pool);
+        fprintf(stream, "    count: avail (%u), in use (%u)\n", rte_mempool_avail_count(pool), rte_mempool_in_use_count(pool));
+    }
+    fclose(stream);
+    return text;
+}
+
+int sluice_log_set(const char *pattern, uint32_t level)
+{
+    return rte_log_set_level_pattern(pattern, level);
 }
 
 struct rte_mempool *sluice_pool_create(const char *name, unsigned n, uint16_t room)
@@ -126,27 +189,26 @@ void sluice_pool_give(void *const *mbufs, unsigned n)
     rte_pktmbuf_free_bulk((struct rte_mbuf **) mbufs, n);
 }
 
-/* Finds the device that `devargs` names, attaching it if it is not there yet. */
-int sluice_attach(const char *devargs, uint16_t *port, int *attached)
+static int find_by_name(const char *devargs, uint16_t *port)
+{
+    char name[RTE_ETH_NAME_MAX_LEN];
+    size_t n = strcspn(devargs, ",");
+    if (n >= sizeof name) {
+        return ENODEV;
+    }
+    memcpy(name, devargs, n);
+    name[n] = '\0';
+    return rte_eth_dev_get_port_by_name(name, port) == 0 ? 0 : ENODEV;
+}
+
+/* Finds the device that `devargs` names, if DPDK has it. */
+int sluice_find(const char *devargs, uint16_t *port)
 {
     struct rte_dev_iterator it;
     uint16_t id;
 
-    *attached = 0;
-    for (int probed = 0; probed < 2; probed++) {
-        char name[RTE_ETH_NAME_MAX_LEN];
-        size_t n = strcspn(devargs, ",");
-        if (n < sizeof name) {
-            memcpy(name, devargs, n);
-            name[n] = '\0';
-            if (rte_eth_dev_get_port_by_name(name, port) == 0) {
-                return 0;
-            }
-        }
-        if (probed || rte_dev_probe(devargs) != 0) {
-            break;
-        }
-        *attached = 1;
+    if (find_by_name(devargs, port) == 0) {
+        return 0;
     }
     RTE_ETH_FOREACH_MATCHING_DEV(id, devargs, &it) {
         *port = id;
@@ -154,6 +216,43 @@ int sluice_attach(const char *devargs, uint16_t *port, int *attached)
         return 0;
     }
     return ENODEV;
+}
+
+/* The same; attaches the device if DPDK has not got it yet. */
+int sluice_attach(const char *devargs, uint16_t *port, int *attached)
+{
+    *attached = 0;
+    if (find_by_name(devargs, port) == 0) {
+        return 0;
+    }
+    *attached = rte_dev_probe(devargs) == 0;
+    return sluice_find(devargs, port);
+}
+
+/* The ports of the same device, at most n of them. */
+unsigned sluice_siblings(uint16_t port, uint16_t *out, unsigned n)
+{
+    unsigned found = 0;
+    uint16_t id;
+    RTE_ETH_FOREACH_DEV_SIBLING(id, port) {
+        if (found < n) {
+            out[found++] = id;
+        }
+    }
+    return found;
+}
+
+/* Closes a port that nobody uses, and gives its device back. */
+int sluice_detach(uint16_t port)
+{
+    struct rte_eth_dev_info info;
+    int err = rte_eth_dev_info_get(port, &info);
+    if (err) {
+        return -err;
+    }
+    rte_eth_dev_close(port);
+    err = rte_dev_remove(info.device);
+    return err < 0 ? -err : 0;
 }
 
 int sluice_port_info(uint16_t port, struct sluice_port_info *out)
@@ -176,12 +275,49 @@ int sluice_port_info(uint16_t port, struct sluice_port_info *out)
     return 0;
 }
 
+static void copy_text(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text ? text : "");
+}
+
+int sluice_port_details(uint16_t port, struct sluice_port_details *out)
+{
+    struct rte_eth_dev_info info;
+    struct rte_eth_link link;
+    int err = rte_eth_dev_info_get(port, &info);
+    memset(out, 0, sizeof *out);
+    if (err) {
+        return -err;
+    }
+    out->numa = rte_eth_dev_socket_id(port);
+    out->min_rx_bufsize = info.min_rx_bufsize;
+    out->max_mac_addrs = info.max_mac_addrs;
+    out->max_hash_mac_addrs = info.max_hash_mac_addrs;
+    out->max_rxq = info.max_rx_queues;
+    out->max_txq = info.max_tx_queues;
+    out->max_vfs = info.max_vfs;
+    out->max_vmdq_pools = info.max_vmdq_pools;
+    copy_text(out->driver, sizeof out->driver, info.driver_name);
+    const char *bus = rte_bus_name(rte_dev_bus(info.device)), *more = rte_dev_bus_info(info.device);
+    snprintf(out->bus, sizeof out->bus, "bus_name=%s%s%s", bus, more ? ", " : "", more ? more : "");
+    if (rte_eth_link_get_nowait(port, &link) == 0) {
+        out->link_mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+        out->is_full_duplex = link.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
+    }
+    return 0;
+}
+
+int sluice_port_set_link(uint16_t port, int is_up)
+{
+    return -(is_up ? rte_eth_dev_set_link_up(port) : rte_eth_dev_set_link_down(port));
+}
+
 /* Configures and starts a port. On error `*step` names what failed. */
 int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct rte_mempool *pool, const char **step)
 {
     struct rte_eth_dev_info info;
     struct rte_eth_conf conf;
-    uint16_t n_rxd = want->n_desc, n_txd = want->n_desc;
+    uint16_t n_rxd = want->n_rxd, n_txd = want->n_txd;
     int err;
 
     memset(&conf, 0, sizeof conf);
@@ -205,7 +341,8 @@ int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct
         return -err;
     }
     if (rte_eth_dev_adjust_nb_rx_tx_desc(port, &n_rxd, &n_txd) != 0) {
-        n_rxd = n_txd = want->n_desc;
+        n_rxd = want->n_rxd;
+        n_txd = want->n_txd;
     }
     *step = "set up a receive queue of";
     for (uint16_t q = 0; q < want->n_rxq; q++) {

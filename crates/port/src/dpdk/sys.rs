@@ -2,6 +2,7 @@
 //!
 //! All other code uses [`MbufPool`] and [`Device`], which cannot be misused.
 
+use crate::dpdk_environment::{DetachError, Dump};
 use parking_lot::Mutex;
 use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
@@ -14,7 +15,8 @@ use std::sync::Arc;
 struct RawConf {
     n_rxq: u16,
     n_txq: u16,
-    n_desc: u16,
+    n_rxd: u16,
+    n_txd: u16,
     mtu: u16,
 }
 
@@ -27,16 +29,44 @@ struct RawInfo {
     mac: [u8; 6],
 }
 
+/// `struct sluice_port_details` of shim.c. The texts end with a zero byte.
+#[repr(C)]
+struct RawDetails {
+    numa: i32,
+    min_rx_bufsize: u32,
+    max_mac_addrs: u32,
+    max_hash_mac_addrs: u32,
+    link_mbps: u32,
+    max_rxq: u16,
+    max_txq: u16,
+    max_vfs: u16,
+    max_vmdq_pools: u16,
+    is_full_duplex: u8,
+    driver: [u8; 63],
+    bus: [u8; 64],
+}
+
+/// Takes a piece of DPDK's log: its level, its bytes and how many they are.
+type LogLine = extern "C" fn(u32, *const c_char, usize);
+
 unsafe extern "C" {
-    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char, log: extern "C" fn(u32, *const c_char, usize)) -> c_int;
+    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char, keeps_cores: c_int, log: LogLine) -> c_int;
     fn sluice_strerror(err: c_int) -> *const c_char;
+    fn sluice_version() -> *const c_char;
+    fn sluice_dump(what: c_uint, pool: *mut c_void, len: *mut usize) -> *mut c_char;
+    fn sluice_log_set(pattern: *const c_char, level: u32) -> c_int;
     fn sluice_pool_create(name: *const c_char, n: c_uint, room: u16) -> *mut c_void;
     fn sluice_pool_available(pool: *mut c_void) -> c_uint;
     fn sluice_pool_take(pool: *mut c_void, out: *mut *mut c_void, n: c_uint) -> c_uint;
     fn sluice_pool_data_at() -> c_uint;
     fn sluice_pool_headroom() -> u16;
     fn sluice_pool_give(mbufs: *const *mut c_void, n: c_uint);
+    fn sluice_find(devargs: *const c_char, port: *mut u16) -> c_int;
     fn sluice_attach(devargs: *const c_char, port: *mut u16, attached: *mut c_int) -> c_int;
+    fn sluice_siblings(port: u16, out: *mut u16, n: c_uint) -> c_uint;
+    fn sluice_detach(port: u16) -> c_int;
+    fn sluice_port_details(port: u16, out: *mut RawDetails) -> c_int;
+    fn sluice_port_set_link(port: u16, is_up: c_int) -> c_int;
     fn sluice_port_info(port: u16, out: *mut RawInfo) -> c_int;
     fn sluice_port_start(port: u16, conf: *const RawConf, pool: *mut c_void, step: *mut *const c_char) -> c_int;
     fn sluice_port_stop(port: u16, detach: c_int);
@@ -58,8 +88,51 @@ pub fn strerror(err: c_int) -> String {
     unsafe { CStr::from_ptr(sluice_strerror(err)) }.to_string_lossy().into_owned()
 }
 
-/// Starts the environment abstraction layer. DPDK allows this once a process, which the caller ensures.
-pub fn eal_init(args: &[String]) -> Result<(), c_int> {
+/// DPDK's name for its version.
+pub fn version() -> String {
+    // SAFETY: a string that is never freed.
+    unsafe { CStr::from_ptr(sluice_version()) }.to_string_lossy().into_owned()
+}
+
+/// What [`dump`] shows, by the numbers of shim.c.
+const DUMPED_POOL: c_uint = 4;
+
+/// What DPDK shows of itself. Needs the EAL. `None` if there is no memory for the text.
+pub fn dump(what: Dump) -> Option<String> {
+    let number = match what {
+        Dump::Lcores => 0,
+        Dump::Log => 1,
+        Dump::Malloc => 2,
+        Dump::Mempools => 3,
+    };
+    // SAFETY: these kinds take no pool.
+    unsafe { dumped(number, std::ptr::null_mut()) }
+}
+
+/// # Safety
+/// `pool` is a live mempool if `what` is [`DUMPED_POOL`].
+unsafe fn dumped(what: c_uint, pool: *mut c_void) -> Option<String> {
+    let mut len = 0;
+    // SAFETY: `len` is writable; the pool is as the caller says.
+    let text = NonNull::new(unsafe { sluice_dump(what, pool, &mut len) })?;
+    // SAFETY: the shim returned so many bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(text.as_ptr().cast::<u8>(), len) };
+    let copied = String::from_utf8_lossy(bytes).into_owned();
+    // SAFETY: open_memstream allocated it, and it is ours.
+    unsafe { libc::free(text.as_ptr().cast()) };
+    Some(copied)
+}
+
+/// Sets the level of the parts of DPDK's log whose names match a shell's pattern. Whether there is such a level.
+pub fn set_log_level(pattern: &str, level: u32) -> bool {
+    let Ok(pattern) = CString::new(pattern) else { return false };
+    // SAFETY: a valid string, which DPDK copies.
+    unsafe { sluice_log_set(pattern.as_ptr(), level) >= 0 }
+}
+
+/// Starts the environment abstraction layer. DPDK allows this once a process, which the caller ensures. The calling thread
+/// is bound to the first core that `args` name, unless it `keeps_cores`.
+pub fn eal_init(args: &[String], keeps_cores: bool) -> Result<(), c_int> {
     let args: Vec<CString> =
         std::iter::once("sluice").chain(args.iter().map(String::as_str)).filter_map(|a| CString::new(a).ok()).collect();
     // The library permutes the array and keeps pointers to the strings, so both are leaked.
@@ -67,7 +140,7 @@ pub fn eal_init(args: &[String]) -> Result<(), c_int> {
     let argv = argv.leak();
     let argc = argv.len() as c_int - 1;
     // SAFETY: argv holds argc valid strings and a null, and is never freed.
-    match unsafe { sluice_eal_init(argc, argv.as_mut_ptr(), log) } {
+    match unsafe { sluice_eal_init(argc, argv.as_mut_ptr(), c_int::from(keeps_cores), log) } {
         0 => Ok(()),
         err => Err(err),
     }
@@ -140,6 +213,11 @@ impl FramePool for MbufPool {
         self.reserve
     }
 
+    fn dump(&self) -> Option<String> {
+        // SAFETY: pools are never freed.
+        unsafe { dumped(DUMPED_POOL, self.raw.as_ptr()) }
+    }
+
     fn take(&self, n: usize, out: &mut FreeFrames) -> usize {
         assert_eq!(out.pool(), self.id(), "frames of one pool are asked of another");
         let mut taken = 0;
@@ -181,8 +259,58 @@ pub struct DeviceInfo {
     pub mac: [u8; 6],
 }
 
-/// DPDK's port numbers that have a [`Device`].
-static IN_USE: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+/// What a device says of itself in the database.
+#[derive(Debug)]
+pub struct DeviceDetails {
+    pub port: u16,
+    pub numa: i32,
+    pub min_rx_bufsize: u32,
+    pub max_mac_addrs: u32,
+    pub max_hash_mac_addrs: u32,
+    /// `None`: it has no speed.
+    pub link_mbps: Option<u32>,
+    pub is_full_duplex: bool,
+    pub max_rxq: u16,
+    pub max_txq: u16,
+    pub max_vfs: u16,
+    pub max_vmdq_pools: u16,
+    pub driver: String,
+    pub bus: String,
+}
+
+/// The ports that a device of DPDK can have. Source: DPDK rte_config.h, RTE_MAX_ETHPORTS.
+const SIBLINGS_MAX: usize = 32;
+
+/// DPDK's port numbers that have a [`Device`], with the names of the switch's ports.
+static IN_USE: Mutex<Vec<(u16, String)>> = Mutex::new(Vec::new());
+
+/// Gives a device back that no [`Device`] uses.
+pub fn detach(devargs: &str) -> Result<(), DetachError> {
+    let name = CString::new(devargs).map_err(|_| DetachError::NotFound)?;
+    let (mut port, mut siblings) = (0, [0; SIBLINGS_MAX]);
+    let in_use = IN_USE.lock();
+    // SAFETY: a valid string and a writable place.
+    if unsafe { sluice_find(name.as_ptr(), &mut port) } != 0 {
+        return Err(DetachError::NotFound);
+    }
+    // SAFETY: the shim writes at most as many numbers as there is room for.
+    let n = unsafe { sluice_siblings(port, siblings.as_mut_ptr(), SIBLINGS_MAX as c_uint) } as usize;
+    let users = in_use.iter().filter(|(used, _)| *used == port || siblings[..n].contains(used));
+    let users: Vec<String> = users.map(|(_, user)| user.clone()).collect();
+    if !users.is_empty() {
+        return Err(DetachError::InUse(users));
+    }
+    // SAFETY: the port is DPDK's, and nobody of ours uses it while the lock is held.
+    match unsafe { sluice_detach(port) } {
+        0 => Ok(()),
+        err => Err(DetachError::Refused(strerror(err))),
+    }
+}
+
+/// The text before the first zero byte.
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
 
 /// A DPDK device, stopped and closed when its last user is dropped.
 #[derive(Debug)]
@@ -194,16 +322,17 @@ pub struct Device {
 }
 
 impl Device {
-    /// Finds or attaches the device that `devargs` names; `EBUSY` if it has a [`Device`] already.
-    pub fn attach(devargs: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
+    /// Finds or attaches the device that `devargs` names, for the switch's port `user`; `EBUSY` if it has a [`Device`]
+    /// already.
+    pub fn attach(devargs: &str, user: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
         let devargs = CString::new(devargs).map_err(|_| libc::EINVAL)?;
         let (mut port, mut attached) = (0, 0);
         let mut in_use = IN_USE.lock();
         // SAFETY: a valid string and two writable places.
         match unsafe { sluice_attach(devargs.as_ptr(), &mut port, &mut attached) } {
-            0 if in_use.contains(&port) => Err(libc::EBUSY),
+            0 if in_use.iter().any(|(used, _)| *used == port) => Err(libc::EBUSY),
             0 => {
-                in_use.push(port);
+                in_use.push((port, user.to_owned()));
                 Ok(Device { port, attached: attached != 0, pool })
             }
             err => Err(err),
@@ -219,9 +348,53 @@ impl Device {
         }
     }
 
+    /// What it says of itself in the database; `None` if it is gone.
+    pub fn details(&self) -> Option<DeviceDetails> {
+        let mut raw = RawDetails {
+            numa: 0,
+            min_rx_bufsize: 0,
+            max_mac_addrs: 0,
+            max_hash_mac_addrs: 0,
+            link_mbps: 0,
+            max_rxq: 0,
+            max_txq: 0,
+            max_vfs: 0,
+            max_vmdq_pools: 0,
+            is_full_duplex: 0,
+            driver: [0; 63],
+            bus: [0; 64],
+        };
+        // SAFETY: the port is attached and `raw` is writable.
+        (unsafe { sluice_port_details(self.port, &mut raw) } == 0).then(|| DeviceDetails {
+            port: self.port,
+            numa: raw.numa,
+            min_rx_bufsize: raw.min_rx_bufsize,
+            max_mac_addrs: raw.max_mac_addrs,
+            max_hash_mac_addrs: raw.max_hash_mac_addrs,
+            link_mbps: (raw.link_mbps != 0).then_some(raw.link_mbps),
+            is_full_duplex: raw.is_full_duplex != 0,
+            max_rxq: raw.max_rxq,
+            max_txq: raw.max_txq,
+            max_vfs: raw.max_vfs,
+            max_vmdq_pools: raw.max_vmdq_pools,
+            driver: text_of(&raw.driver),
+            bus: text_of(&raw.bus),
+        })
+    }
+
+    /// Sets its link up or down.
+    pub fn set_link(&self, is_up: bool) -> Result<(), c_int> {
+        // SAFETY: the port is attached.
+        match unsafe { sluice_port_set_link(self.port, c_int::from(is_up)) } {
+            0 => Ok(()),
+            err => Err(err),
+        }
+    }
+
     /// Configures the queues and starts the device, which can be done once. An error says which step failed.
-    pub fn start(self, n_rxq: u16, n_txq: u16, n_desc: u16, mtu: Option<u16>) -> Result<Started, (String, c_int)> {
-        let conf = RawConf { n_rxq, n_txq, n_desc, mtu: mtu.unwrap_or(0) };
+    pub fn start(self, queues: Queues, mtu: Option<u16>) -> Result<Started, (String, c_int)> {
+        let Queues { n_rxq, n_txq, n_rxd, n_txd } = queues;
+        let conf = RawConf { n_rxq, n_txq, n_rxd, n_txd, mtu: mtu.unwrap_or(0) };
         let mut step = c"".as_ptr();
         // SAFETY: the port is attached, the pool is live, `conf` and `step` are valid for the call.
         match unsafe { sluice_port_start(self.port, &conf, self.pool.raw.as_ptr(), &mut step) } {
@@ -248,6 +421,15 @@ impl Device {
         unsafe { sluice_port_stats(self.port, out.as_mut_ptr()) };
         out
     }
+}
+
+/// The queues that a device is to have, and their descriptors.
+#[derive(Clone, Copy, Debug)]
+pub struct Queues {
+    pub n_rxq: u16,
+    pub n_txq: u16,
+    pub n_rxd: u16,
+    pub n_txd: u16,
 }
 
 /// A device that is started, and its queues. A queue exists once and keeps the device open.
@@ -325,7 +507,7 @@ impl Drop for Device {
         let mut in_use = IN_USE.lock();
         // SAFETY: the last user is gone, so no queue is polled.
         unsafe { sluice_port_stop(self.port, c_int::from(self.attached)) }
-        in_use.retain(|port| *port != self.port);
+        in_use.retain(|(port, _)| *port != self.port);
     }
 }
 
@@ -345,11 +527,12 @@ mod tests {
     #[test]
     fn the_hash_of_a_device_is_the_packets() {
         let args = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry"].map(String::from);
-        eal_init(&args).unwrap();
+        eal_init(&args, false).unwrap();
         let pool = Arc::new(MbufPool::new(1024, 2048, 0).unwrap());
         let dynamic: Arc<dyn FramePool> = pool.clone();
+        let queues = Queues { n_rxq: 1, n_txq: 1, n_rxd: 64, n_txd: 64 };
         let Started { device, mut rxqs, mut txqs } =
-            Device::attach("net_ring0", pool).unwrap().start(1, 1, 64, None).unwrap();
+            Device::attach("net_ring0", "p1", pool).unwrap().start(queues, None).unwrap();
         let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
         let mut around = |batch: &mut PacketBatch| {
             for host in [1, 2] {

@@ -42,6 +42,10 @@ impl RxQueue for GuestTransmit {
         let bytes = batch[before..].iter().map(|packet| packet.frame.len()).sum();
         self.receiver.stats.carried(batch.len() - before, bytes);
     }
+
+    fn waiting(&self) -> Option<usize> {
+        self.slot.try_lock()?.running()?.backlog()
+    }
 }
 
 /// Makes packets of chains.

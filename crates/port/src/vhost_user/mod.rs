@@ -134,6 +134,8 @@ struct VhostUserPort {
     path: PathBuf,
     /// How often the rest of a batch to the guest is tried again.
     retries_max: Arc<AtomicU8>,
+    /// Whether commands have left it up.
+    is_admin_up: bool,
     /// Calls of `service` during which no further breach of the guest's is told.
     silence: u32,
 }
@@ -259,6 +261,7 @@ fn meet(
         side,
         path,
         retries_max: retries_max.into(),
+        is_admin_up: true,
         silence: 0,
     }))
 }
@@ -282,7 +285,7 @@ impl Port for VhostUserPort {
     }
 
     fn is_up(&self) -> bool {
-        self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.is_running())
+        self.is_admin_up && self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.is_running())
     }
 
     /// Its details are those of Open vSwitch. Source: lib/netdev-dpdk.c, `netdev_dpdk_vhost_user_get_status`.
@@ -303,6 +306,16 @@ impl Port for VhostUserPort {
             }
         }
         DeviceStatus { details, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
+    }
+
+    fn set_admin_state(&mut self, is_up: bool) -> io::Result<()> {
+        self.is_admin_up = is_up;
+        self.rings.iter().for_each(|slot| slot.set_admin_state(is_up));
+        Ok(())
+    }
+
+    fn mempool_info(&self) -> Option<String> {
+        self.pool.dump()
     }
 
     /// Batches are tried again as often as it says now, and a client that no frontend is connected to looks for one

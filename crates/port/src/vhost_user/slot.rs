@@ -26,13 +26,16 @@ pub struct SlotRing {
     ring: Option<Ring>,
     /// A guest that is to be announced with the packets of its next poll.
     pub announced: Option<GuestMac>,
+    /// Whether a command has set the port down: the ring rests meanwhile.
+    is_admin_down: bool,
 }
 
 impl SlotRing {
     /// The ring, while it can be used.
     #[inline]
     pub fn running(&mut self) -> Option<&mut Ring> {
-        self.ring.as_mut().filter(|ring| !ring.is_broken())
+        let is_off = self.is_admin_down;
+        self.ring.as_mut().filter(|ring| !ring.is_broken() && !is_off)
     }
 }
 
@@ -62,6 +65,11 @@ impl RingSlot {
         if let Some(ring) = &mut self.lock().ring {
             change(ring);
         }
+    }
+
+    /// Lets the ring rest, or run again.
+    pub fn set_admin_state(&self, is_up: bool) {
+        self.lock().is_admin_down = !is_up;
     }
 
     /// Announces a guest with the packets of its next poll.

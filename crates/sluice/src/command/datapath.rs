@@ -10,6 +10,7 @@ use crate::text::datapath::{
 use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_action::PortNo;
+use sluice_datapath::perf_metrics::{PerfLog, PerfMetrics, text as perf_text};
 use sluice_datapath::{PmdReport, USAGE_INTERVAL, USAGE_SPAN, numa};
 use sluice_flow::OfPort;
 use sluice_port::PortStats;
@@ -71,10 +72,64 @@ pub fn perf_show(switch: &Switch, options: &PmdOptions) -> String {
 }
 
 fn perf_show_of(switch: &Switch, at: &DatapathRef, options: &PmdOptions) -> String {
-    let show =
-        |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), OffsetDateTime::now_utc());
+    let datapath = switch.datapath_of(at);
+    let show = |report: PmdReport| {
+        let text = pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), OffsetDateTime::now_utc());
+        text + &datapath.perf_metrics(report.pmd).map_or_else(String::new, |metrics| metrics_text(&metrics, options))
+    };
     // As in OVS, there is nothing to measure of a thread that sleeps.
     pmds(switch, at, options).into_iter().filter(|report| report.core.is_some()).map(show).collect()
+}
+
+/// What `pmd-perf-show` shows of the metrics of one PMD.
+fn metrics_text(metrics: &PerfMetrics, options: &PmdOptions) -> String {
+    let mut out = String::new();
+    if !options.without_histograms {
+        out += &format!("\n{}", perf_text::histograms(metrics));
+    }
+    if options.iterations != 0 {
+        out += &format!("\n{}", perf_text::iterations(metrics.iterations().take(options.iterations)));
+    }
+    if options.milliseconds != 0 {
+        out += &format!("\n{}", perf_text::milliseconds(metrics.milliseconds().take(options.milliseconds)));
+    }
+    out
+}
+
+/// `pmd-perf-log-set [on|off] [-b N] [-a N] [-e|-ne] [-us N] [-q N]`: which iterations are logged. Source: Open vSwitch
+/// lib/dpif-netdev-perf.c, `pmd_perf_log_set_cmd`.
+pub fn pmd_perf_log_set(switch: &Switch, args: &[&str]) -> Reply {
+    let log = perf_log(switch.datapath().perf_log(), args).ok_or(PERF_LOG_USAGE)?;
+    let PerfLog { is_on, before, after, extends, limit_us, limit_qfill } = log;
+    let state = if is_on { "on" } else { "off" };
+    tracing::info!(
+        target: "pmd_perf",
+        "pmd-perf-log-set: {state}, before={before}, after={after}, extend={extends}, us_thr={limit_us}, q_thr={limit_qfill}"
+    );
+    switch.datapath().set_perf_log(log);
+    Ok(String::new())
+}
+
+const PERF_LOG_USAGE: &str =
+    "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]";
+
+fn perf_log(mut log: PerfLog, args: &[&str]) -> Option<PerfLog> {
+    let mut words = args.iter();
+    let number = |word: Option<&&str>| word?.parse::<u32>().ok().map(u64::from);
+    while let Some(word) = words.next() {
+        match *word {
+            "on" => log.is_on = true,
+            "off" => log.is_on = false,
+            "-e" => log.extends = true,
+            "-ne" => log.extends = false,
+            "-b" => log.before = number(words.next())?,
+            "-a" => log.after = number(words.next())?,
+            "-us" => log.limit_us = number(words.next())?,
+            "-q" => log.limit_qfill = number(words.next())?,
+            _ => return None,
+        }
+    }
+    Some(log.bounded())
 }
 
 pub fn pmd_stats_show(switch: &Switch, args: &[&str]) -> Reply {

@@ -11,6 +11,7 @@ pub mod datapath;
 mod dpctl;
 mod dpctl_flows;
 mod dpctl_ports;
+mod dpdk;
 mod features;
 mod fragments;
 mod group;
@@ -159,11 +160,21 @@ const COMMANDS: &[Command] = &[
     command("dpctl/offload-stats-show", "[dp]", 0..=1, dpctl::offload_stats_show),
     command("dpctl/set-if", "dp iface...", 2..=ANY, dpctl_ports::set_if),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
+    command("dpdk/get-malloc-stats", "", 0..=0, dpdk::malloc_stats),
+    command("dpdk/lcore-list", "", 0..=0, dpdk::lcore_list),
+    command("dpdk/log-list", "", 0..=0, dpdk::log_list),
+    command("dpdk/log-set", "{level | pattern:level}", 0..=ANY, dpdk::log_set),
     command("dpif-dummy/change-port-number", "dp port new-number", 3..=3, datapath::change_port_number),
     command("dpif-netdev/bond-show", "[dp]", 0..=1, bond::show_tables),
     command("dpif-netdev/dpif-impl-get", "", 0..=0, implementations::dpif_impl_get),
     command("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1..=1, implementations::dpif_impl_set),
     command("dpif-netdev/miniflow-parser-get", "", 0..=0, implementations::miniflow_parser_get),
+    command(
+        "dpif-netdev/pmd-perf-log-set",
+        "on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]",
+        0..=10,
+        datapath::pmd_perf_log_set,
+    ),
     command(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -192,6 +203,9 @@ const COMMANDS: &[Command] = &[
     command("mdb/flush", "[bridge]", 0..=1, absent::mdb_flush),
     command("mdb/show", "bridge", 1..=1, absent::mdb_show),
     command("memory/show", "", 0..=0, process::memory_show),
+    command("netdev-dpdk/detach", "pci address of device", 1..=1, dpdk::detach),
+    command("netdev-dpdk/get-mempool-info", "[netdev]", 0..=1, dpdk::mempool_info),
+    command("netdev-dpdk/set-admin-state", "[netdev] up|down", 1..=2, dpdk::set_admin_state),
     command("netdev-dummy/conn-state", "[netdev]", 0..=1, netdev_dummy::conn_state),
     command("netdev-dummy/ip4addr", "[netdev] ipaddr/mask-prefix-len", 2..=2, netdev_dummy::ip4addr),
     command("netdev-dummy/ip6addr", "[netdev] ip6addr", 2..=2, netdev_dummy::ip6addr),

@@ -21,6 +21,12 @@ pub struct PmdOptions {
     pub core: Option<u32>,
     /// `-secs N` of `pmd-rxq-show`.
     pub secs: Option<u64>,
+    /// `-nh` of `pmd-perf-show`: no histograms.
+    pub without_histograms: bool,
+    /// `-it N` of `pmd-perf-show`: so many of the last iterations.
+    pub iterations: usize,
+    /// `-ms N` of `pmd-perf-show`: so many of the last milliseconds.
+    pub milliseconds: usize,
     /// The datapath, if one is named.
     pub datapath: Option<String>,
 }
@@ -31,13 +37,14 @@ impl PmdOptions {
         let mut options = PmdOptions::default();
         let mut words = args.iter();
         while let Some(word) = words.next() {
-            // `-it` and `-ms` ask for histories that OVS prints only while it keeps them, which is not the default;
-            // here they are never kept. `-nh` asks for no histograms, likewise.
             let takes_value = matches!(*word, "-pmd" | "-secs" | "-it" | "-ms");
             let value = if takes_value { words.next() } else { None };
             match *word {
                 "-pmd" => options.core = value.and_then(|v| v.parse().ok()),
                 "-secs" => options.secs = value.and_then(|v| v.parse().ok()),
+                "-nh" => options.without_histograms = true,
+                "-it" => options.iterations = value.and_then(|v| v.parse().ok()).unwrap_or(0),
+                "-ms" => options.milliseconds = value.and_then(|v| v.parse().ok()).unwrap_or(0),
                 word if !word.starts_with('-') => options.datapath = Some(word.to_owned()),
                 _ => {}
             }

@@ -90,7 +90,12 @@ impl Config {
 
 impl Dpdk {
     fn desired(&self) -> DpdkConfig {
-        DpdkConfig { eal_args: self.eal_args.clone(), mbufs: self.mbufs }
+        DpdkConfig {
+            eal_args: self.eal_args.clone(),
+            mbufs: self.mbufs,
+            least_mbufs: self.mbufs,
+            ..DpdkConfig::default()
+        }
     }
 }
 
@@ -116,6 +121,7 @@ impl Datapath {
             flow_memory_bytes: self.flow_memory.0,
             rxq_assignment: RxqAssignment { algorithm, isolates: self.pmd_rxq_isolate },
             pmd_sleep_max: self.pmd_sleep_max.0,
+            perf_metrics: self.pmd_perf_metrics,
             ..DatapathSettings::default()
         })
     }

@@ -176,6 +176,8 @@ pub struct Datapath {
     pub pmd_rxq_isolate: bool,
     /// Longest sleep of an idle PMD.
     pub pmd_sleep_max: Duration,
+    /// Whether PMDs keep metrics of their iterations.
+    pub pmd_perf_metrics: bool,
 }
 
 impl Switch {
@@ -249,6 +251,7 @@ impl Default for Datapath {
             pmd_rxq_assign: "cycles".into(),
             pmd_rxq_isolate: true,
             pmd_sleep_max: Duration::from_secs(0),
+            pmd_perf_metrics: false,
         }
     }
 }

@@ -27,6 +27,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetMissBudget(_)
         | Change::SetRxqAssignment(_)
         | Change::SetAutoLb(_)
+        | Change::SetPerfMetrics(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
         Change::SetSFlow { bridge, .. } => format!("{bridge}: sFlow changed"),

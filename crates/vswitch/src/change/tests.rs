@@ -142,6 +142,7 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
             max_idle: Duration::from_secs(idle),
             flow_memory_bytes: memory << 20,
             pmd_sleep_max: Duration::from_micros(memory),
+            perf_metrics: off,
             governor: if off { GovernorMode::Off } else { GovernorMode::Auto },
             miss_budget: if budget { MissBudget::Auto } else { MissBudget::PerMille(10) },
             ..DatapathSettings::default()

@@ -9,7 +9,7 @@ use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::SessionProtocol;
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::Attach;
-use sluice_port::{LinkChanges, PortInfo};
+use sluice_port::{DpdkConfig, LinkChanges, PortInfo, dpdk_environment};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 
@@ -75,6 +75,7 @@ impl Switch {
         self.datapath.service_ports();
         self.datapaths.service(self.now_ms());
         self.datapath.take_unpinned().iter().for_each(log_unpinned);
+        self.datapath.log_suspicions();
         let mut setup = self.setup();
         setup.assembly.retry_ports();
         setup.assembly.follow_mtus();
@@ -124,6 +125,14 @@ impl Switch {
     /// The QoS of a datapath port that is in force, with the counters of its queues.
     pub fn qos(&self, number: PortNo) -> Option<QosStatus> {
         self.qos.status(number)
+    }
+
+    /// Starts DPDK for ports yet to come. It can be tried once a process.
+    ///
+    /// # Errors
+    /// With the reason, in one line.
+    pub fn start_dpdk(&self, config: &DpdkConfig) -> Result<(), String> {
+        dpdk_environment::start(&mut self.pools.lock(), config)
     }
 
     /// Names of a bridge's ports, for flow text.

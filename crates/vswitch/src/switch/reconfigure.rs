@@ -148,6 +148,7 @@ impl Switch {
             Change::SetMissBudget(budget) => self.datapath.set_miss_budget(*budget),
             Change::SetRxqAssignment(assignment) => self.datapath.set_rxq_assignment(*assignment),
             Change::SetAutoLb(auto_lb) => self.datapath.set_auto_lb(*auto_lb),
+            Change::SetPerfMetrics(is_on) => self.datapath.set_perf_metrics(*is_on),
             Change::SetPmdSleepMax(longest) => {
                 self.datapath.set_sleep_max(u32::try_from(longest.as_micros()).unwrap_or(u32::MAX));
             }

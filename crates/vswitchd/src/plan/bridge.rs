@@ -26,6 +26,9 @@ const MAC_AGE_S: (i32, i32) = (15, 3600);
 /// Entries that a MAC table may be told to have. Source: lib/mac-learning.c, `mac_learning_set_max_entries`.
 const MAC_TABLE_SIZE: (i32, i32) = (10, 1_000_000);
 
+/// The type of ports that need DPDK.
+pub(crate) const DPDK: &str = "dpdk";
+
 /// The type of vhost-user ports that listen.
 const VHOST_SERVER: &str = "dpdkvhostuser";
 
@@ -243,7 +246,7 @@ impl Plan {
         {
             return None;
         }
-        if let Some(error) = refusal(&port) {
+        if let Some(error) = refusal(&port, context.has_dpdk) {
             self.warn(error.clone());
             self.refuse(interface.uuid, Some(error));
             return None;
@@ -307,7 +310,7 @@ fn known_options(kind: &str, options: &BTreeMap<String, String>) -> BTreeMap<Str
 }
 
 /// Why a port cannot be, in Open vSwitch's words, if so.
-fn refusal(port: &Port) -> Option<String> {
+fn refusal(port: &Port, has_dpdk: bool) -> Option<String> {
     let name = &port.name;
     if port.kind == PATCH {
         // Source: lib/netdev-vport.c, `set_patch_config`.
@@ -318,9 +321,16 @@ fn refusal(port: &Port) -> Option<String> {
             Some(_) => unusable(port),
         };
     }
-    if port.tunnel_kind().is_none() && !PORT_TYPES.iter().any(|known| known.name == port.kind) {
+    let is_known = PORT_TYPES.iter().any(|known| known.name == port.kind) && (has_dpdk || port.kind != DPDK);
+    if port.tunnel_kind().is_none() && !is_known {
         // Source: lib/netdev.c, `netdev_open`, with the text of EAFNOSUPPORT.
         return Some(format!("could not open network device {name} (Address family not supported by protocol)"));
+    }
+    if port.kind == DPDK && !port.options.contains_key("dpdk-devargs") {
+        // Source: lib/netdev-dpdk.c, `netdev_dpdk_set_config`.
+        return Some(format!(
+            "'{name}' is missing 'options:dpdk-devargs'. The old 'dpdk<port_id>' names are not supported"
+        ));
     }
     unusable(port)
 }

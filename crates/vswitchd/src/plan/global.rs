@@ -18,14 +18,7 @@ const MAX_IDLE_MIN_MS: u32 = 500;
 const PMD_SLEEP_MAX_US: u32 = 10_000;
 
 /// Keys that have no effect here, because what they tune works in another way or is not there.
-const WITHOUT_EFFECT: [&str; 21] = [
-    "dpdk-alloc-mem",
-    "dpdk-extra",
-    "dpdk-hugepage-dir",
-    "dpdk-init",
-    "dpdk-lcore-mask",
-    "dpdk-socket-limit",
-    "dpdk-socket-mem",
+const WITHOUT_EFFECT: [&str; 13] = [
     "enable-statistics",
     "flow-limit",
     "hw-offload",
@@ -35,7 +28,6 @@ const WITHOUT_EFFECT: [&str; 21] = [
     "n-offload-threads",
     "n-revalidator-threads",
     "per-port-memory",
-    "pmd-perf-metrics",
     "shared-mempool-config",
     "tc-policy",
     "tx-flush-interval",
@@ -69,6 +61,7 @@ impl Plan {
             isolates: config.flag("pmd-rxq-isolate", true),
         };
         self.state.datapath.auto_lb = auto_lb(config);
+        self.state.datapath.perf_metrics = config.flag("pmd-perf-metrics", false);
         self.set_caches(config);
         let cores = config.text("pmd-cpu-mask").map(cores_of_mask).unwrap_or_default();
         // A mask may name cores of larger machines. Without a core that there is, it counts for nothing.

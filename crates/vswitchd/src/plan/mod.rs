@@ -19,6 +19,7 @@ mod tables;
 mod tunnel;
 mod vlan;
 
+pub(crate) use bridge::DPDK;
 pub use kind::DummyOverride;
 pub use note::{Level, Note};
 pub use openflow::Confinement;
@@ -120,6 +121,8 @@ pub struct PlanContext<'a> {
     pub confinement: Confinement<'a>,
     /// Where sockets of listening vhost-user ports are.
     pub vhost_sock_dir: &'a Path,
+    /// Whether DPDK runs.
+    pub has_dpdk: bool,
     /// While true, no controller is connected to: flows are being restored.
     pub waits_for_flows: bool,
     /// Milliseconds since any fixed point.

@@ -13,7 +13,7 @@ pub enum Level {
     Error,
 }
 
-/// A line of Open vSwitch's module `bridge`.
+/// A line of the log, of Open vSwitch's module `bridge` unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Its level.
@@ -22,12 +22,25 @@ pub struct Note {
     pub text: String,
     /// Whether it is written the first time only.
     pub is_once: bool,
+    module: Module,
+}
+
+/// The module of a line. Targets of log lines are fixed when the program is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Module {
+    Bridge,
+    Dpdk,
 }
 
 impl Note {
     /// A line for every reconfiguration that finds this.
     pub fn new(level: Level, text: impl Into<String>) -> Self {
-        Note { level, text: text.into(), is_once: false }
+        Note { level, text: text.into(), is_once: false, module: Module::Bridge }
+    }
+
+    /// The line as one of the module `dpdk`.
+    pub fn of_dpdk(self) -> Self {
+        Note { module: Module::Dpdk, ..self }
     }
 
     /// A line for the first of them.
@@ -40,10 +53,13 @@ impl Note {
         if self.is_once && !written.insert(self.text.clone()) {
             return;
         }
-        match self.level {
-            Level::Info => tracing::info!(target: "bridge", "{}", self.text),
-            Level::Warn => tracing::warn!(target: "bridge", "{}", self.text),
-            Level::Error => tracing::error!(target: "bridge", "{}", self.text),
+        match (self.module, self.level) {
+            (Module::Bridge, Level::Info) => tracing::info!(target: "bridge", "{}", self.text),
+            (Module::Bridge, Level::Warn) => tracing::warn!(target: "bridge", "{}", self.text),
+            (Module::Bridge, Level::Error) => tracing::error!(target: "bridge", "{}", self.text),
+            (Module::Dpdk, Level::Info) => tracing::info!(target: "dpdk", "{}", self.text),
+            (Module::Dpdk, Level::Warn) => tracing::warn!(target: "dpdk", "{}", self.text),
+            (Module::Dpdk, Level::Error) => tracing::error!(target: "dpdk", "{}", self.text),
         }
     }
 }

@@ -43,7 +43,8 @@ fn any_smap(keys: &'static [&'static str]) -> impl Strategy<Value = Smap> {
 }
 
 fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
-    let kinds = ["", "internal", "null", "patch", "tap", "dummy", "dummy-pmd", "dpdkvhostuserclient", "nonsense"];
+    let kinds =
+        ["", "internal", "null", "patch", "tap", "dummy", "dummy-pmd", "dpdkvhostuserclient", "dpdk", "nonsense"];
     let options = any_smap(&["peer", "vhost-server-path", "n_rxq", "colour"]);
     let numbers = [(); 3].map(|()| option::of(any_number()));
     let (mac, policing) = (option::of(select(&MACS[..]).prop_map(str::to_owned)), [(); 4].map(|()| any_number()));
@@ -181,6 +182,7 @@ fn plan(records: &Records, dummies: DummyOverride, numbers: &mut Numbers) -> Pla
         dummies,
         confinement: None,
         vhost_sock_dir: Path::new("/run/openvswitch"),
+        has_dpdk: false,
         waits_for_flows: false,
         now_ms: 0,
     };

@@ -26,6 +26,8 @@ pub struct Applied {
     pub datapaths: Vec<Uuid>,
     /// What each of them can do.
     pub capabilities: Vec<(&'static str, String)>,
+    /// Whether DPDK runs.
+    pub has_dpdk: bool,
 }
 
 /// A bridge that there is.
@@ -77,9 +79,10 @@ impl Applied {
         if let Some((row, number)) = self.configuration {
             txn.set(OPEN_VSWITCH, row, "cur_cfg", number);
             txn.set(OPEN_VSWITCH, row, "datapath_types", Datum::set(dummies.datapath_types().iter().copied()));
-            txn.set(OPEN_VSWITCH, row, "iface_types", Datum::set(types::interface_types(dummies)));
-            txn.set(OPEN_VSWITCH, row, "dpdk_initialized", false);
-            txn.set(OPEN_VSWITCH, row, "dpdk_version", Datum::set(["none"]));
+            txn.set(OPEN_VSWITCH, row, "iface_types", Datum::set(types::interface_types(dummies, self.has_dpdk)));
+            txn.set(OPEN_VSWITCH, row, "dpdk_initialized", self.has_dpdk);
+            let version = sluice_port::dpdk_environment::version();
+            txn.set(OPEN_VSWITCH, row, "dpdk_version", Datum::set([version.unwrap_or_else(|| "none".to_owned())]));
         }
         for bridge in &self.bridges {
             txn.set(BRIDGE, bridge.uuid, "datapath_id", Datum::set([format!("{:016x}", bridge.datapath_id)]));

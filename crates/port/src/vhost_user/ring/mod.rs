@@ -271,6 +271,11 @@ pub trait RingFormat: Sized {
     /// Adds up to `n` chains to those in `burst`.
     fn gather(&mut self, n: usize, access: Access, view: &mut View, burst: &mut Burst) -> Result<()>;
 
+    /// How many chains the guest has made available that are not used, if that can be told.
+    fn backlog(&self) -> Option<usize> {
+        None
+    }
+
     /// Prefetches the first buffers of up to `n` chains that come next.
     fn look_ahead(&self, n: usize, view: &View);
 
@@ -334,6 +339,11 @@ impl Ring {
     /// The next entry, from which the guest can continue later.
     pub fn position(&self) -> u32 {
         with_ring!(self, ring => ring.format.position())
+    }
+
+    /// How many chains wait, if that can be told.
+    pub fn backlog(&self) -> Option<usize> {
+        with_ring!(self, ring => ring.format.backlog())
     }
 
     /// Sets the eventfd that notifies the guest of used buffers.

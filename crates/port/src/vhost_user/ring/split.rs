@@ -153,6 +153,11 @@ impl RingFormat for SplitRing {
         Ok(())
     }
 
+    fn backlog(&self) -> Option<usize> {
+        let waiting = self.available[AVAILABLE_INDEX].load(Relaxed).wrapping_sub(self.next.get());
+        Some(usize::from(waiting.min(self.size)))
+    }
+
     #[inline]
     fn look_ahead(&self, n: usize, view: &View) {
         let n = n.min(usize::from(self.seen.get().wrapping_sub(self.next.get())));
