@@ -25,7 +25,7 @@ class Switch:
         self.vsctl("--no-wait", "init")
         settings = ["vhost-sock-dir=.", "pmd-sleep-max=500"]
         if with_dpdk:
-            settings += ["dpdk-init=true", "dpdk-extra=--no-huge --legacy-mem --no-shconf --no-pci -m 512", "userspace-tso-enable=true"]
+            settings += ["dpdk-init=true", "dpdk-extra=--no-huge --legacy-mem --no-shconf --no-pci -m 1024", "userspace-tso-enable=true"]
         for setting in settings:
             key, _, value = setting.partition("=")
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", f'other_config:{key}="{value}"')

@@ -170,11 +170,12 @@ mod tests {
 
     #[test]
     fn pmd_options_may_come_in_any_order() {
-        assert_eq!(PmdOptions::parse(&["-nh", "-pmd", "3"]), PmdOptions { core: Some(3), ..PmdOptions::default() });
-        assert_eq!(
-            PmdOptions::parse(&["-it", "5", "-secs", "7", "netdev@ovs-netdev"]),
-            PmdOptions { secs: Some(7), datapath: Some("netdev@ovs-netdev".to_owned()), ..PmdOptions::default() }
-        );
+        let usual = PmdOptions::default;
+        let parsed = PmdOptions::parse(&["-nh", "-pmd", "3", "-ms", "9"]);
+        assert_eq!(parsed, PmdOptions { core: Some(3), without_histograms: true, milliseconds: 9, ..usual() });
+        let parsed = PmdOptions::parse(&["-it", "5", "-secs", "7", "netdev@ovs-netdev"]);
+        let datapath = Some("netdev@ovs-netdev".to_owned());
+        assert_eq!(parsed, PmdOptions { secs: Some(7), iterations: 5, datapath, ..usual() });
         assert_eq!(PmdOptions::parse(&["-pmd", "x"]), PmdOptions::default());
         assert_eq!(PmdOptions::parse(&["-pmd"]), PmdOptions::default());
     }
