@@ -37,8 +37,10 @@ impl Identity {
     /// # Errors
     /// If there is no such user or group, or this is not root and they name somebody else.
     pub fn new(user: Option<&str>, group: Option<&str>, socket_group: Option<&str>) -> Result<Self> {
-        let number =
-            |key: &str, name: &str| account::group_number(name).map_err(|error| anyhow!("switch.{key}: {error}"));
+        let number = |key: &str, name: &str| {
+            let no_group = || format!("switch.{key}: there is no group {name}; make one: groupadd --system {name}");
+            account::group_number(name).map_err(|_| anyhow!(no_group()))
+        };
         let socket_group = socket_group.map(|name| number("socket-group", name)).transpose()?;
         let group = group.map(|name| number("group", name)).transpose()?;
         let named = user.map(named_user).transpose()?;
@@ -287,8 +289,8 @@ mod tests {
     fn users_and_groups_that_there_are_not_are_named_with_their_key() {
         let error = |user, group, socket| Identity::new(user, group, socket).unwrap_err().to_string();
         assert!(error(Some("no-such"), None, None).starts_with("switch.user: there is no user no-such; "));
-        assert!(error(None, Some("no-such"), None).starts_with("switch.group: group no-such not found"));
-        assert!(error(None, None, Some("no-such")).starts_with("switch.socket-group: group no-such not found"));
+        assert!(error(None, Some("no-such"), None).starts_with("switch.group: there is no group no-such; make one: "));
+        assert!(error(None, None, Some("no-such")).starts_with("switch.socket-group: there is no group no-such; "));
         assert!(error(Some("root"), None, None).starts_with("switch.user: the switch does not run as root"));
     }
 

@@ -63,7 +63,8 @@ pub struct RunOptions {
 /// With the first thing that a switch would not start with.
 pub fn check(file: &Path) -> Result<String> {
     let config = Config::load(file)?;
-    config.switch.identity()?;
+    config.switch.identity().with_context(|| file.display().to_string())?;
+    check_log_file(&config).with_context(|| file.display().to_string())?;
     let mut desired = config.desired()?;
     desired.dpdk = None;
     for port in desired.bridges.iter_mut().flat_map(|bridge| &mut bridge.ports) {
@@ -77,6 +78,19 @@ pub fn check(file: &Path) -> Result<String> {
     switch.close_ports();
     let warnings: String = config.warnings().iter().map(|text| format!("warning: {text}\n")).collect();
     Ok(format!("{warnings}{}: can be run\n", file.display()))
+}
+
+/// Whether the log file can be where the configuration has it.
+fn check_log_file(config: &Config) -> Result<()> {
+    let Some(path) = config.switch.log_file.as_ref().map(|path| config.resolve(path)) else { return Ok(()) };
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    anyhow::ensure!(
+        directory.as_os_str().is_empty() || directory.is_dir(),
+        "switch.log-file: {}: there is no directory {}; make it",
+        path.display(),
+        directory.display()
+    );
+    Ok(())
 }
 
 /// A log as the configuration wants it. Its file belongs to the user that the switch becomes.
@@ -106,7 +120,7 @@ pub fn run(file: &Path, options: RunOptions) -> Result<()> {
     panics::watch();
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
-    let identity = config.switch.identity()?;
+    let identity = config.switch.identity().with_context(|| file.display().to_string())?;
     rundir::prepare(&rundir, identity.uid)?;
     let control = rundir.join(rundir::CONTROL_SOCKET);
     // Before ports are opened: another switch that runs may have the same ones.

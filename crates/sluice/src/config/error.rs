@@ -33,6 +33,7 @@ impl ConfigError {
         let key = path_at(text, &span).unwrap_or_default();
         // serde's message is one line, but what it quotes may not be.
         let message = error.message().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        let message = in_words_of_toml(&message);
         ConfigError { file: file.into(), line: Some(line_of(text, span.start)), key, message }
     }
 
@@ -62,6 +63,27 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// What serde expects, and how that is written in a file.
+const EXPECTED: [(&str, &str); 10] = [
+    ("a sequence", "a list in brackets"),
+    ("a map", "a table"),
+    ("a string", "a text in quotes"),
+    ("a borrowed string", "a text in quotes"),
+    ("a boolean", "true or false"),
+    ("path string", "a path in quotes"),
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("usize", "a whole number"),
+];
+
+/// serde's message without the names of Rust's types.
+fn in_words_of_toml(message: &str) -> String {
+    let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let known = EXPECTED.iter().find(|(name, _)| *name == expected);
+    known.map_or_else(|| message.to_owned(), |(_, words)| format!("{before}expected {words}"))
+}
 
 /// The line, from 1, that byte `at` is on.
 fn line_of(text: &str, at: usize) -> usize {

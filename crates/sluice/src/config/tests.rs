@@ -84,7 +84,7 @@ const PORT: &str = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n
 const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("emcc = \"on\"", "emcc: unknown field `emcc`, expected one of "),
     ("emc = \"yes\"", "emc: \"yes\" is not a level; expected \"auto\", \"on\" or \"off\""),
-    ("emc = true", "emc: invalid type: boolean `true`, expected a string"),
+    ("emc = true", "emc: true is not a level; expected \"auto\", \"on\" or \"off\""),
     ("smc = \"yes\"", "smc: \"yes\" is not a level; expected \"auto\", \"on\" or \"off\""),
     ("distributor = \"own\"", "distributor: \"own\" is not a level; expected \"auto\", \"on\" or \"off\""),
     ("distributor-table = \"bloom\"", "distributor-table: \"bloom\"; expected \"auto\", \"own\", \"ht\" or \"vbf\""),
@@ -105,9 +105,21 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
 /// A line of `[switch]`, likewise.
 const SWITCH_ERRORS: &[(&str, &str)] = &[
     ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
-    ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a sequence"),
-    ("metrics = \"9155\"", "metrics: \"9155\" is not ADDRESS:PORT; expected an IP address, as in \"127.0.0.1:9155\""),
-    ("socket-mode = \"rw\"", "socket-mode: \"rw\" is not a mode; expected octal digits, as in \"0660\""),
+    ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a list in brackets"),
+    (
+        "metrics = \"9155\"",
+        "metrics: \"9155\" is not ADDRESS:PORT; expected an IP address and a port in quotes, as in \"127.0.0.1:9155\"",
+    ),
+    (
+        "metrics = 9155",
+        "metrics: 9155 is not ADDRESS:PORT; expected an IP address and a port in quotes, as in \"127.0.0.1:9155\"",
+    ),
+    ("metrics = [9155]", "metrics: invalid type: sequence, expected an IP address and a port in quotes, as in \"127."),
+    ("stop-after = 10", "stop-after: 10 is not a duration; expected a number and us, ms, s, m or h in quotes, as in "),
+    ("rule-memory = 64", "rule-memory: 64 is not a size; expected a number and KiB, MiB or GiB in quotes, as in "),
+    ("rundir = 1", "rundir: invalid type: integer `1`, expected a path in quotes"),
+    ("syslog = \"yes\"", "syslog: invalid type: string \"yes\", expected true or false"),
+    ("socket-mode = \"rw\"", "socket-mode: \"rw\" is not a mode; expected octal digits in quotes, as in \"0660\""),
     ("socket-mode = 660", "socket-mode: 660 is not a mode; expected octal digits in quotes, as in \"0660\""),
     ("socket-mode = \"1777\"", "socket-mode: \"1777\" is not a mode"),
     ("port-types = [\"tab\"]", "port-types: \"tab\" is no port type; expected some of generator, "),
@@ -139,7 +151,7 @@ const PORT_ERRORS: &[(&str, &str)] = &[
     ("options = { mac = \"1:2\" }", "options: mac = \"1:2\": expected an Ethernet address such as 02:00:00:00:00:01"),
     ("options = { spede = 1 }", "options.spede: unknown to type null; expected one of "),
     ("options = { mac = [1] }", "options.mac: expected a string, a number or a boolean"),
-    ("options = 3", "options: invalid type: integer `3`, expected a map"),
+    ("options = 3", "options: invalid type: integer `3`, expected a table"),
 ];
 
 #[test]

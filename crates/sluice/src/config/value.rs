@@ -84,62 +84,99 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number, text[digits..].trim_start()))
 }
 
+/// What the text of a value must be, as errors say it.
+struct TextForm {
+    what: &'static str,
+    expected: &'static str,
+}
+
+const DURATION: TextForm =
+    TextForm { what: "a duration", expected: "a number and us, ms, s, m or h in quotes, as in \"10s\"" };
+const SIZE: TextForm =
+    TextForm { what: "a size", expected: "a number and KiB, MiB or GiB in quotes, as in \"256MiB\"" };
+const FILE_MODE: TextForm = TextForm { what: "a mode", expected: "octal digits in quotes, as in \"0660\"" };
+const LEVEL: TextForm = TextForm { what: "a level", expected: "\"auto\", \"on\" or \"off\"" };
+const ADDRESS: TextForm =
+    TextForm { what: "ADDRESS:PORT", expected: "an IP address and a port in quotes, as in \"127.0.0.1:9155\"" };
+
+impl TextForm {
+    /// Reads a value from its text. A number or a boolean that stands there without quotes is refused with the same words.
+    fn read<'de, D, T>(&self, deserializer: D, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let text = deserializer.deserialize_any(TextVisitor(self))?;
+        parse(&text).ok_or_else(|| self.refusal(format_args!("\"{text}\"")))
+    }
+
+    fn refusal<E: de::Error>(&self, value: impl fmt::Display) -> E {
+        E::custom(format_args!("{value} is not {}; expected {}", self.what, self.expected))
+    }
+}
+
+struct TextVisitor<'a>(&'a TextForm);
+
+impl Visitor<'_> for TextVisitor<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<String, E> {
+        Err(self.0.refusal(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<String, E> {
+        Err(self.0.refusal(value))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<String, E> {
+        Err(self.0.refusal(value))
+    }
+}
+
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Duration::of_text(&text).ok_or_else(|| {
-            de::Error::custom(format_args!(
-                "\"{text}\" is not a duration; expected a number and us, ms, s, m or h, as in \"10s\""
-            ))
-        })
+        DURATION.read(deserializer, Duration::of_text)
+    }
+}
+
+impl Size {
+    fn of_text(text: &str) -> Option<Self> {
+        let (number, unit) = number_and_unit(text)?;
+        let unit_bytes = match unit {
+            "" | "B" => 1u64,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        let bytes = number * unit_bytes as f64;
+        (bytes < (1u64 << 50) as f64).then_some(Size(bytes as u64))
     }
 }
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = number_and_unit(&text).and_then(|(number, unit)| {
-            let unit_bytes = match unit {
-                "" | "B" => 1u64,
-                "KiB" => 1 << 10,
-                "MiB" => 1 << 20,
-                "GiB" => 1 << 30,
-                _ => return None,
-            };
-            let bytes = number * unit_bytes as f64;
-            (bytes < (1u64 << 50) as f64).then_some(bytes as u64)
-        });
-        bytes.map(Size).ok_or_else(|| {
-            de::Error::custom(format_args!(
-                "\"{text}\" is not a size; expected a number and KiB, MiB or GiB, as in \"256MiB\""
-            ))
-        })
+        SIZE.read(deserializer, Size::of_text)
     }
 }
 
-/// A text, or what was taken for one.
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum TextOrNumber {
-    Text(String),
-    Number(i64),
+impl FileMode {
+    fn of_text(text: &str) -> Option<Self> {
+        let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..b'8').contains(&digit));
+        u16::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777).map(FileMode)
+    }
 }
 
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Without quotes it would be a decimal number.
-        let text = match TextOrNumber::deserialize(deserializer)? {
-            TextOrNumber::Text(text) => text,
-            TextOrNumber::Number(number) => {
-                let message = format_args!("{number} is not a mode; expected octal digits in quotes, as in \"0660\"");
-                return Err(de::Error::custom(message));
-            }
-        };
-        let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..b'8').contains(&digit));
-        let mode = u16::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
-        mode.map(FileMode).ok_or_else(|| {
-            de::Error::custom(format_args!("\"{text}\" is not a mode; expected octal digits, as in \"0660\""))
-        })
+        FILE_MODE.read(deserializer, FileMode::of_text)
     }
 }
 
@@ -168,10 +205,7 @@ impl<'de> Deserialize<'de> for Affinity {
 /// # Errors
 /// If it is neither of "auto", "on" and "off".
 pub fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|()| {
-        de::Error::custom(format_args!("\"{text}\" is not a level; expected \"auto\", \"on\" or \"off\""))
-    })
+    LEVEL.read(deserializer, |text| text.parse().ok())
 }
 
 /// Reads the address of a listener.
@@ -179,12 +213,7 @@ pub fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level, D::Err
 /// # Errors
 /// If it is not an IP address with a port.
 pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<std::net::SocketAddr>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map(Some).map_err(|_| {
-        de::Error::custom(format_args!(
-            "\"{text}\" is not ADDRESS:PORT; expected an IP address, as in \"127.0.0.1:9155\""
-        ))
-    })
+    ADDRESS.read(deserializer, |text| text.parse().ok()).map(Some)
 }
 
 impl Adaptive for u32 {
