@@ -16,6 +16,12 @@ pub struct ConfigFile {
     settings: Mutex<config::Switch>,
 }
 
+/// What came of reading the file again: a line for each step.
+struct Reloaded {
+    done: Vec<String>,
+    failed: Vec<String>,
+}
+
 impl ConfigFile {
     /// The file at `path`, which said this of the process.
     pub fn new(path: &Path, settings: config::Switch) -> Self {
@@ -38,11 +44,22 @@ impl ConfigFile {
     }
 
     /// `sluice/reload`: reads the file again and applies what changed in it: a line for each step, or a line that says
-    /// that there was none.
+    /// that there was none. The log gets each of these lines, too.
     ///
     /// # Errors
     /// If the file is wrong (nothing has changed then), or steps failed (the others have been taken).
     pub fn reload(&self, switch: &Switch) -> Result<String, String> {
+        let Reloaded { mut done, failed } =
+            self.apply(switch).inspect_err(|error| tracing::error!("reload: {error}"))?;
+        failed.iter().for_each(|line| tracing::error!("reload: {line}"));
+        if done.is_empty() && failed.is_empty() {
+            done.push("nothing changed".to_owned());
+        }
+        done.iter().for_each(|line| tracing::info!("reload: {line}"));
+        if failed.is_empty() { Ok(done.join("\n")) } else { Err([failed, done].concat().join("\n")) }
+    }
+
+    fn apply(&self, switch: &Switch) -> Result<Reloaded, String> {
         let new = Config::load(&self.path).map_err(|error| error.to_string())?;
         let desired = new.desired().map_err(|error| error.to_string())?;
         let outcomes = switch.reconfigure(&desired).map_err(|error| explain(error).to_string())?;
@@ -58,13 +75,7 @@ impl ConfigFile {
             }
         }
         done.dedup();
-        if !failed.is_empty() {
-            failed.extend(done);
-            return Err(failed.join("\n"));
-        }
-        let nothing = || "nothing changed".to_owned();
-        tracing::info!("configuration read again: {}", if done.is_empty() { nothing() } else { done.join("; ") });
-        Ok(if done.is_empty() { nothing() } else { done.join("\n") })
+        Ok(Reloaded { done, failed })
     }
 
     /// Takes over what the file says of the process; a line for each change.

@@ -50,10 +50,9 @@ fn reload(process: Arc<Process>) {
         let _busy = heartbeat.begin("reading the configuration again");
         let Some(file) = process.config_file() else { return };
         service_manager::tell(&Notice::Reloading);
-        match file.reload(process.switch()) {
-            Ok(_) => process.wait_for_turn(),
-            // What is wrong is several lines if several steps failed.
-            Err(error) => error.lines().for_each(|line| tracing::error!("reload: {line}")),
+        // The log has what came of it.
+        if file.reload(process.switch()).is_ok() {
+            process.wait_for_turn();
         }
         service_manager::tell(&Notice::Ready);
     };

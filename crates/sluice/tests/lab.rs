@@ -53,6 +53,16 @@ fn a_simulated_switch_is_measured() {
 }
 
 #[test]
+fn a_search_says_how_long_it_takes_at_most_and_that_its_maximum_was_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let lossless = r#"n=$(( {rate} * {seconds} )); echo "{\"sent\": $n, \"received\": $n}""#;
+    let (stdout, stderr) = text(&search(dir.path(), &[], lossless).output().unwrap());
+    assert!(stderr.starts_with("a search of ") && stderr.contains(" at most: "), "{stderr}");
+    let maximum = "16.0000 Mpps, which is the given maximum: it may carry more (--max-rate)";
+    assert_eq!(stdout.matches(maximum).count(), 3, "{stdout}");
+}
+
+#[test]
 fn a_program_that_dies_or_raves_leaves_a_search_to_go_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let count = dir.path().join("count");

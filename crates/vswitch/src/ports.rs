@@ -116,10 +116,21 @@ impl Assembly {
     /// # Errors
     /// If its name or number is taken.
     pub fn add_port_open_or_not(&mut self, bridge: &str, port: &Port) -> Result<Option<Error>, Error> {
-        let Some(number) = self.announce_port(bridge, port)? else { return Ok(None) };
-        let Err(error) = self.open_port(number, port) else { return Ok(None) };
+        let number = self.announce_port(bridge, port)?;
+        let opened = number.map_or(Ok(()), |number| self.open_port(number, port));
+        let Err(error) = opened else {
+            self.log_added(&port.name);
+            return Ok(None);
+        };
         self.port_failed(&port.name, &error)?;
         Ok(Some(error))
+    }
+
+    /// In Open vSwitch's words, and as there once the port is open. Source: vswitchd/bridge.c, `iface_create`.
+    fn log_added(&self, name: &str) {
+        if let Some(PortEntry { bridge, ofport, .. }) = self.ports.get(name) {
+            tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", ofport.0);
+        }
     }
 
     /// Adds a port that has been opened already, such as one in memory.
@@ -181,9 +192,7 @@ impl Assembly {
     }
 
     fn enter(&mut self, entry: PortEntry) {
-        let Port { name, kind, .. } = &entry.desired;
-        tracing::debug!("{}: added port {name} of type {kind}, number {}", entry.bridge, entry.ofport.0);
-        self.ports.insert(name.clone(), entry);
+        self.ports.insert(entry.desired.name.clone(), entry);
     }
 
     /// Opens a port and gives it to the datapath.
@@ -423,7 +432,7 @@ impl Assembly {
     /// If there is no such port.
     pub fn remove_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
         let entry = self.ports.get(name).filter(|entry| entry.bridge == bridge);
-        let open = entry.and_then(PortEntry::open_number);
+        let (ofport, open) = (entry.map(|entry| entry.ofport), entry.and_then(PortEntry::open_number));
         let refused = |error| Error::Port { port: name.to_owned(), error };
         // What has come by it meets the rules still; then the tables forget it, so that no new megaflow sends to it.
         if let Some(number) = open {
@@ -434,7 +443,8 @@ impl Assembly {
             self.remove_qos(number);
             self.datapath().del_port(number).map_err(refused)?.delete_device();
         }
-        tracing::info!("{bridge}: removed port {name}");
+        let ofport = ofport.unwrap_or(OfPort::NONE).0;
+        tracing::info!(target: "bridge", "bridge {bridge}: deleted interface {name} on port {ofport}");
         Ok(())
     }
 

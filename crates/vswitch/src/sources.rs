@@ -95,10 +95,14 @@ impl ParsedSources {
         let mut kinds = Vec::new();
         if now.meters != last.meters {
             self.meters.as_ref().map_or(Ok(()), |meters| meters.load(ofproto, bridge, now_ms))?;
+            let source = self.meters.as_ref().map(|meters| &meters.source);
+            log_loaded(bridge, "meters", now.meters.ids.len(), source);
             kinds.push(SourceKind::Meters);
         }
         if now.groups != last.groups {
             self.groups.as_ref().map_or(Ok(()), |groups| groups.load(ofproto, bridge, now_ms))?;
+            let source = self.groups.as_ref().map(|groups| &groups.source);
+            log_loaded(bridge, "groups", now.groups.ids.len(), source);
             kinds.push(SourceKind::Groups);
         }
         if let Some(rules) = &self.rules
@@ -114,6 +118,7 @@ impl ParsedSources {
                 removed = rules.strangers(ofproto, bridge, &last.listed)?;
                 rules.replace(ofproto, bridge, now_ms)?;
             }
+            log_loaded(bridge, "rules", rules.len(), Some(&rules.source));
             kinds.push(SourceKind::Rules { removed });
         } else {
             now.listed = Arc::clone(&last.listed);
@@ -134,7 +139,18 @@ impl ParsedSources {
 pub(crate) fn replace_rules(ofproto: &Ofproto, bridge: &str, source: &Source, now_ms: u64) -> Result<(), Error> {
     let ports = ofproto.ports(bridge)?;
     let names = ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
-    Rules::parse(source, &names)?.replace(ofproto, bridge, now_ms)
+    let rules = Rules::parse(source, &names)?;
+    rules.replace(ofproto, bridge, now_ms)?;
+    log_loaded(bridge, "rules", rules.len(), Some(source));
+    Ok(())
+}
+
+/// Says what was loaded, and from where.
+fn log_loaded(bridge: &str, what: &str, count: usize, source: Option<&Source>) {
+    match source {
+        Some(Source { origin, .. }) => tracing::info!("bridge {bridge}: {what} loaded from {origin}: {count}"),
+        None => tracing::info!("bridge {bridge}: no file lists {what} any more; those of the last one are gone"),
+    }
 }
 
 fn delete_group(group: u32) -> GroupMod {

@@ -177,6 +177,15 @@ impl Daemon {
         }
     }
 
+    /// Waits until the log has a line that contains `text`.
+    pub fn wait_for_log(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log().lines().any(|line| line.contains(text)) {
+            assert!(Instant::now() < deadline, "the log never said {text}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Sends a signal, waits for the end.
     pub fn signal(self, signal: &str) -> Ended {
         self.send_signal(signal);

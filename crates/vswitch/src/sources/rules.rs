@@ -59,6 +59,11 @@ impl Rules {
         Ok(Rules { source: source.clone(), rules })
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     /// Adds the rules to those of a bridge, all or none.
     pub fn add(&self, ofproto: &Ofproto, bridge: &str, now_ms: u64) -> Result<(), crate::Error> {
         ofproto.bundle(bridge, &self.rules, now_ms).map_err(|error| self.refused(&error))?;

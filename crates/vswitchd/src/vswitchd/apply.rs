@@ -5,7 +5,7 @@ use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::DpFeatures;
 use sluice_port::OpenError;
-use sluice_vswitch::{Bridge, Change, DesiredState, Error, Outcome, Port, PortStatus, Switch};
+use sluice_vswitch::{Bridge, Change, DesiredState, Error, Outcome, PortStatus, Switch};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Makes the switch what the plan says.
@@ -78,9 +78,8 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
 
 /// Takes the switch to a state, and logs what came of it; the errors of ports, by name.
 fn reconfigure(switch: &Switch, state: &DesiredState) -> HashMap<String, String> {
-    let before = switch.state();
     match switch.reconfigure(state) {
-        Ok(outcomes) => log_outcomes(switch, &before, outcomes),
+        Ok(outcomes) => log_outcomes(&outcomes),
         Err(error) => {
             tracing::error!(target: "bridge", "the database's configuration cannot be carried out: {error}");
             HashMap::new()
@@ -149,16 +148,15 @@ impl<'a> Peers<'a> {
     }
 }
 
-/// Logs what changed in Open vSwitch's words; the errors of ports, by name.
-fn log_outcomes(switch: &Switch, before: &DesiredState, outcomes: Vec<Outcome>) -> HashMap<String, String> {
-    log_deleted(before, &outcomes);
+/// Logs what failed in Open vSwitch's words; the errors of ports, by name.
+fn log_outcomes(outcomes: &[Outcome]) -> HashMap<String, String> {
     let mut errors = HashMap::new();
     let mut failed = |port: &str, error: &Error| {
         let text = error_text(port, error);
         tracing::warn!(target: "bridge", "{text}");
         errors.insert(port.to_owned(), text);
     };
-    for Outcome { change, error, port_failures, .. } in &outcomes {
+    for Outcome { change, error, port_failures, .. } in outcomes {
         port_failures.iter().for_each(|failure| failed(&failure.port, &failure.error));
         match (change, error) {
             (Change::AddPort { port, .. } | Change::ReconfigurePort { port, .. }, Some(error)) => {
@@ -168,50 +166,7 @@ fn log_outcomes(switch: &Switch, before: &DesiredState, outcomes: Vec<Outcome>) 
             _ => {}
         }
     }
-    log_added(switch, &outcomes, &errors);
     errors
-}
-
-/// Logs which ports are gone.
-fn log_deleted(before: &DesiredState, outcomes: &[Outcome]) {
-    let is_taken = |outcome: &&Outcome| outcome.error.is_none();
-    let mut gone = HashSet::new();
-    for outcome in outcomes.iter().filter(is_taken) {
-        match &outcome.change {
-            Change::RemovePort { bridge, port } => gone.insert((bridge.as_str(), Some(port.as_str()))),
-            Change::RemoveBridge(bridge) => gone.insert((bridge.as_str(), None)),
-            _ => continue,
-        };
-    }
-    for bridge in &before.bridges {
-        let name = bridge.name.as_str();
-        let is_gone = |port: &&Port| gone.contains(&(name, None)) || gone.contains(&(name, Some(port.name.as_str())));
-        for port in bridge.ports.iter().filter(is_gone) {
-            let number = port.ofport_request.unwrap_or(OfPort::NONE).0;
-            tracing::info!(target: "bridge", "bridge {name}: deleted interface {} on port {number}", port.name);
-        }
-    }
-}
-
-/// Logs which ports have come.
-fn log_added(switch: &Switch, outcomes: &[Outcome], errors: &HashMap<String, String>) {
-    let added = outcomes.iter().flat_map(|outcome| match &outcome.change {
-        Change::AddBridge(bridge) => bridge.ports.iter().map(|port| (bridge.name.as_str(), port)).collect(),
-        Change::AddPort { bridge, port } => vec![(bridge.as_str(), &**port)],
-        _ => Vec::new(),
-    });
-    let added: Vec<_> = added.filter(|(_, port)| !errors.contains_key(&port.name)).collect();
-    if added.is_empty() {
-        return;
-    }
-    let status = switch.port_status();
-    let ports = status.iter().flat_map(|(bridge, ports)| ports.iter().map(move |port| (bridge.as_str(), port)));
-    let numbers: HashMap<_, _> = ports.map(|(bridge, port)| ((bridge, port.name.as_str()), port.ofport.0)).collect();
-    for (bridge, Port { name, .. }) in added {
-        if let Some(number) = numbers.get(&(bridge, name.as_str())) {
-            tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
-        }
-    }
 }
 
 /// Why a port could not be opened, in Open vSwitch's words. Source: vswitchd/bridge.c, `iface_do_create`; lib/netdev.c.
