@@ -88,6 +88,43 @@ works_with() {
     until_true pings || fail "no ping through $1"
     echo "$lane: $2: $(program) has the flows and forwards"
 }
+# What the shells make of `sluice cap` and a tabulator.
+completes_in_bash() {
+    local said
+    # shellcheck disable=SC2016
+    said=$(bash --norc -c 'source "$1"; COMP_WORDS=(sluice cap) COMP_CWORD=1
+        entry=$(complete -p sluice); function=${entry##*-F }; "${function%% *}" sluice cap sluice; echo "${COMPREPLY[*]}"' \
+        bash "$root/usr/share/bash-completion/completions/sluice") || fail "bash: $said"
+    [ "$said" = capture ] || fail "bash completes \`sluice cap\` as: $said"
+    echo "$lane: bash completes sluice cap as $said"
+}
+completes_in_zsh() {
+    command -v zsh > /dev/null || { echo "SKIPPED packages: zsh is not installed (ci/install-packages packages-long.txt)"; return; }
+    timeout 60 zsh -f "tests/long/packages/complete.zsh" "$root/usr/share/zsh/vendor-completions" "$dir" > "$dir/zsh" 2>&1 ||
+        fail "zsh: $(cat "$dir/zsh")"
+    echo "$lane: $(tail -1 "$dir/zsh")"
+}
+
+# The unit in a systemd that boots in a Debian of its own: tests/long/packages/units.sh says inside what it sees.
+boots_with_systemd() {
+    local booted=$dir/booted code=0
+    command -v systemd-nspawn > /dev/null || { echo "SKIPPED packages: no systemd-nspawn (ci/install-packages packages-long.txt)"; return; }
+    mkdir "$booted"
+    tar -C "$booted" -xf "$tar"
+    cp "target/deb/sluice_${first}_$architecture.deb" "$booted/tmp/"
+    chroot "$booted" dpkg -i "/tmp/sluice_${first}_$architecture.deb" > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"
+    cp tests/long/packages/units.sh "$booted/usr/local/sbin/units"
+    printf '%s\n' '[Unit]' 'After=sluice.service' 'SuccessAction=exit' 'FailureAction=exit' '[Service]' 'Type=oneshot' \
+        'ExecStart=/usr/local/sbin/units' 'StandardOutput=file:/var/tmp/units' 'StandardError=append:/var/tmp/units' \
+        '[Install]' 'WantedBy=multi-user.target' > "$booted/etc/systemd/system/units.service"
+    systemctl --quiet --root="$booted" enable sluice.service units.service
+    timeout --kill-after=30 300 systemd-nspawn --quiet --directory="$booted" --machine="$lane-$$" --private-network --register=no \
+        --keep-unit --settings=no --resolv-conf=off --timezone=off --link-journal=no --boot > "$dir/boot" 2>&1 < /dev/null || code=$?
+    grep -q '^units: done$' "$booted/var/tmp/units" 2> /dev/null ||
+        fail "systemd ($code): $(tail -20 "$dir/boot"; cat "$booted/var/tmp/units" 2>&1)"
+    sed -n "/: done$/d; s/^units: /$lane: systemd: /p" "$booted/var/tmp/units"
+    rm -rf --one-file-system "$booted"
+}
 listing > "$dir/before"
 
 install "sluice_${first}_$architecture.deb"
@@ -98,7 +135,8 @@ inside sluice run --check /etc/sluice/sluice.toml | grep -q 'can be run' || fail
 for file in man/man1/sluice.1.gz man/man1/sluice-run.1.gz man/man5/sluice.toml.5.gz bash-completion/completions/sluice zsh/vendor-completions/_sluice; do
     [ -s "$root/usr/share/$file" ] || fail "no $file"
 done
-bash -n "$root/usr/share/bash-completion/completions/sluice" || fail "the completion for bash"
+completes_in_bash
+completes_in_zsh
 
 # The service's switch, started as its unit starts it, and its log.
 ip netns exec "$s" chroot "$root" sluice run --quiet /etc/sluice/sluice.toml > "$dir/service" 2>&1 &
@@ -112,6 +150,7 @@ until_true test -s "$root/var/log/sluice/sluice.log" || fail "after the rotation
 kill "$service"
 wait "$service" || fail "the service's switch ended with $?"
 echo "$lane: the service's switch runs as user sluice, and its log is rotated"
+boots_with_systemd
 said=$(systemd-analyze verify --man=no --root="$root" /lib/systemd/system/sluice.service 2>&1 | grep -i sluice || true)
 [ -z "$said" ] || fail "systemd-analyze: $said"
 
