@@ -181,9 +181,11 @@ if [ "$with_dpdk" = yes ]; then
     inside update-alternatives --quiet --set ovs-vswitchd /usr/lib/sluice-dpdk/ovs-vswitchd
     ovs_ctl restart
     works_with /usr/lib/sluice-dpdk/sluice "with DPDK"
+    inside ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true \
+        other_config:dpdk-extra="--no-huge --legacy-mem --no-shconf --no-pci --no-telemetry -m 512"
     inside ovs-vsctl add-port br0 null0 -- set interface null0 type=dpdk options:dpdk-devargs=net_null0
     [ "$(inside ovs-vsctl get interface null0 error)" = '[]' ] || fail "a DPDK port: $(inside ovs-vsctl get interface null0 error)"
-    inside ovs-vsctl del-port null0
+    inside ovs-vsctl del-port null0 -- remove Open_vSwitch . other_config dpdk-init
     inside dpkg -r sluice-dpdk > "$dir/dpkg" 2>&1 || fail "$(cat "$dir/dpkg")"
     [ "$(inside readlink -f /usr/bin/sluice)" = /usr/lib/sluice/sluice ] || fail "sluice is not the plain one again"
     # Removed while it was chosen: the choice falls back to the alternatives' own, which is Debian's daemon.
