@@ -288,53 +288,40 @@ step_instructions() {
     cargo bench -q -p sluice-datapath --bench instructions -- --record "$here/benches/record/instructions.txt"
 }
 
+# NAME SECONDS: runs a script of the long lane, which says by exit code 77 that it cannot run here.
+run_long() {
+    local code=0
+    guarded "$2" bash "tests/long/${1//-/_}.sh" || code=$?
+    [ "$code" != 77 ] || { skip "$1" "see above"; return; }
+    return "$code"
+}
+is_root() { [ "$(id -u)" = 0 ] || { skip "$1" "not root"; return 1; }; }
+
 # A sample of it is in the privileged lane.
 step_faucet() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip faucet "not root"; return; }
-    cargo build -q -p sluice || return 1
-    guarded 900 bash tests/long/faucet.sh || code=$?
-    [ "$code" != 77 ] || { skip faucet "see above"; return; }
-    return "$code"
+    is_root faucet || return 0
+    cargo build -q -p sluice && run_long faucet 900
 }
 
 # GUESTS_COMPARE=3 measures iperf3 beside Open vSwitch with DPDK instead.
 step_guests() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip guests "not root"; return; }
-    ci/install-packages packages-long.txt || return 1
-    cargo build -q --release -p sluice || return 1
-    guarded 3600 bash tests/long/guests.sh || code=$?
-    [ "$code" != 77 ] || { skip guests "see above"; return; }
-    return "$code"
+    is_root guests || return 0
+    ci/install-packages packages-long.txt && cargo build -q --release -p sluice && run_long guests 3600
 }
 
 step_neutron() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip neutron "not root"; return; }
-    ci/install-packages packages-long.txt || return 1
-    cargo build -q -p sluice || return 1
-    guarded 1800 bash tests/long/neutron.sh || code=$?
-    [ "$code" != 77 ] || { skip neutron "see above"; return; }
-    return "$code"
+    is_root neutron || return 0
+    ci/install-packages packages-long.txt && cargo build -q -p sluice && run_long neutron 1800
 }
 
 step_ovn-scale() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip ovn-scale "not root"; return; }
-    cargo build -q --release -p sluice || return 1
-    DAEMON=$here/target/release/sluice guarded 3600 bash tests/long/ovn_scale.sh || code=$?
-    [ "$code" != 77 ] || { skip ovn-scale "see above"; return; }
-    return "$code"
+    is_root ovn-scale || return 0
+    cargo build -q --release -p sluice && DAEMON=$here/target/release/sluice run_long ovn-scale 3600
 }
 
 step_tunnel-tcp() {
-    local code=0
-    [ "$(id -u)" = 0 ] || { skip tunnel-tcp "not root"; return; }
-    cargo build -q --release -p sluice || return 1
-    DAEMON=$here/target/release/sluice guarded 1800 bash tests/long/tunnel_tcp.sh || code=$?
-    [ "$code" != 77 ] || { skip tunnel-tcp "see above"; return; }
-    return "$code"
+    is_root tunnel-tcp || return 0
+    cargo build -q --release -p sluice && DAEMON=$here/target/release/sluice run_long tunnel-tcp 1800
 }
 
 step_certification() {

@@ -110,6 +110,12 @@ impl Point {
         self.arms.iter().find(|a| a.name == arm)?.figures.get(figure)
     }
 
+    /// A figure of one arm by that of another, repetition by repetition.
+    pub fn ratio(&self, arm: &str, by: &str, figure: &str) -> Option<Stat> {
+        let (a, b) = (self.figure(arm, figure)?, self.figure(by, figure)?);
+        Stat::of(a.samples.iter().zip(&b.samples).map(|(a, b)| a / b).collect())
+    }
+
     /// A coordinate; 0 if there is none of that name.
     pub fn at(&self, name: &str) -> f64 {
         self.at.get(name).copied().unwrap_or(0.0)

@@ -25,7 +25,7 @@ pub struct DpdkConfig {
     pub eal_args: Vec<String>,
     /// Packet buffers of ordinary length that its ports share.
     pub mbufs: u32,
-    /// While there is no memory for so many, half of them are tried, down to this number.
+    /// If there is no memory for `mbufs` buffers, half as many are tried, and so on, down to this number.
     pub least_mbufs: u32,
     /// Whether the thread that starts DPDK keeps its cores; else it is bound to the first that the arguments name.
     pub keeps_cores: bool,

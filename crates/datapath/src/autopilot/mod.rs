@@ -241,8 +241,8 @@ impl Autopilot {
             return self.rest(rest);
         }
         if is_interrupted || chunk.sets_up_flows() {
-            // A cache fills whoever interrupts; only what is compared begins again. Else nothing ever would be on a core that
-            // others take for a moment every few hundredths of a second.
+            // An interruption spoils a comparison, which begins again. It does not spoil the filling of a cache. If that began
+            // again, too, a core that is interrupted every 30 ms would never see a comparison.
             let fills_on = matches!(self.phase, Phase::Warm(_)) && !chunk.sets_up_flows();
             if !fills_on {
                 self.wait(now);

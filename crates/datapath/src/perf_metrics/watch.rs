@@ -19,7 +19,7 @@ pub struct PerfLog {
     pub extends: bool,
     /// It took more microseconds than this.
     pub limit_us: u64,
-    /// Or found at least so many packets in a guest's ring.
+    /// Or it found at least this number of packets in a guest's ring.
     pub limit_qfill: u64,
 }
 
@@ -122,7 +122,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// The reasons, the iterations and what is around them, of iterations of so many cycles at 1 MHz.
+    /// The iterations that are logged, each with those around it, if iterations take these cycles of a clock of 1 MHz.
     fn logged(log: PerfLog, cycles: &[u64]) -> Vec<(u64, Vec<u64>)> {
         let (mut watch, mut history, mut found) = (Watch::new(log, 1_000_000), History::default(), Vec::new());
         for (cycles, timestamp) in cycles.iter().zip(1..) {

@@ -1,4 +1,5 @@
-//! The client of TCP transactions: a fixed number of connections, so many at a time, each opened, used and closed.
+//! The client of TCP transactions. It opens, uses and closes a fixed number of connections, of which a fixed number are open
+//! at a time.
 
 use super::answer_to;
 use anyhow::{Context, Result, ensure};

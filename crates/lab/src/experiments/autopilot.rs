@@ -131,8 +131,7 @@ impl Subject for Judged {
 
 /// What the autopilot reached of the best arm: the ratio of each pair.
 fn reached(point: &Point) -> Option<Stat> {
-    let (best, auto) = (point.figure(BEST, CYCLES)?, point.figure(AUTO, CYCLES)?);
-    Stat::of(best.samples.iter().zip(&auto.samples).map(|(best, auto)| best / auto).collect())
+    point.ratio(BEST, AUTO, CYCLES)
 }
 
 fn verdict_of(point: &Point) -> Option<Verdict> {

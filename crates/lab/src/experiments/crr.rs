@@ -142,18 +142,12 @@ fn notes() -> Vec<String> {
     .to_vec()
 }
 
-/// One arm's rate by another's, round by round.
-fn ratio(point: &Point, arm: &str, by: &str) -> Option<Stat> {
-    let (a, b) = (point.figure(arm, KTPS)?, point.figure(by, KTPS)?);
-    Stat::of(a.samples.iter().zip(&b.samples).map(|(a, b)| a / b).collect())
-}
-
 fn beside_the_seed(points: &[Point]) -> Table {
     let row = |point: &Point| {
         let percent = |arm, by| {
             let of = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
             let gain = |gain: Stat| format!("{} % ({}–{})", of(gain.median), of(gain.min), of(gain.max));
-            ratio(point, arm, by).map_or("n/a".to_owned(), gain)
+            point.ratio(arm, by, KTPS).map_or("n/a".to_owned(), gain)
         };
         let (traffic, seed) = match (point.at(REQUESTS), point.at(AT_ONCE)) {
             (0.0, n) => (format!("rate, {n} at once"), "0 %"),

@@ -138,17 +138,11 @@ fn figure(point: &Point) -> Figure {
     }
 }
 
-/// One arm's rate by another's, pair by pair.
-fn ratio(point: &Point, arm: &str, by: &str) -> Option<Stat> {
-    let (a, b) = (point.figure(arm, KTPS)?, point.figure(by, KTPS)?);
-    Stat::of(a.samples.iter().zip(&b.samples).map(|(a, b)| a / b).collect())
-}
-
 /// What the patch gained there and gains here, and what ours gains over it.
 fn beside_the_seed(points: &[Point]) -> Table {
     let row = |point: &Point| {
         let percent = |arm, by| {
-            let gain = ratio(point, arm, by);
+            let gain = point.ratio(arm, by, KTPS);
             gain.map_or("n/a".to_owned(), |gain| format!("{:+.1} %", 100.0 * (gain.median - 1.0)))
         };
         // The seed gives TCP_CRR, and says that `ovs-benchmark rate`, whose flows have one packet, is unaffected.
@@ -189,7 +183,7 @@ fn verdicts(points: &[Point]) -> Table {
         let is_set_up = point.at(PACKETS) >= SEGMENTS - 1.0 && point.at(PACKETS) <= SEGMENTS;
         let spread = verdict::spread(point.same_twice.as_ref());
         let wanted = if is_set_up { GAIN } else { LOSS };
-        let (shortcut, auto) = (ratio(point, SHORTCUT, ORIGINAL)?, ratio(point, AUTO, OFF)?);
+        let (shortcut, auto) = (point.ratio(SHORTCUT, ORIGINAL, KTPS)?, point.ratio(AUTO, OFF, KTPS)?);
         let passes = |ratio: &Stat, wanted: f64| Verdict::of(ratio.median, wanted, spread).to_string();
         let shown = |ratio: &Stat| format!("{:.3} ({:.3}–{:.3})", ratio.median, ratio.min, ratio.max);
         Some(vec![

@@ -115,7 +115,7 @@ unsafe fn dumped(what: c_uint, pool: *mut c_void) -> Option<String> {
     let mut len = 0;
     // SAFETY: `len` is writable; the pool is as the caller says.
     let text = NonNull::new(unsafe { sluice_dump(what, pool, &mut len) })?;
-    // SAFETY: the shim returned so many bytes.
+    // SAFETY: the shim returned a text of `len` bytes.
     let bytes = unsafe { std::slice::from_raw_parts(text.as_ptr().cast::<u8>(), len) };
     let copied = String::from_utf8_lossy(bytes).into_owned();
     // SAFETY: open_memstream allocated it, and it is ours.

@@ -1,6 +1,6 @@
 //! `dpdk/*` and `netdev-dpdk/*`. Texts and errors are Open vSwitch's. Source: lib/dpdk.c, lib/netdev-dpdk.c.
 
-use super::Reply;
+use super::{Reply, admin_state};
 use sluice_port::dpdk_environment::{self, DetachError, Dump};
 use sluice_vswitch::{PortStatus, Switch};
 
@@ -54,13 +54,8 @@ fn level(name: &str) -> Option<u32> {
 
 /// `netdev-dpdk/set-admin-state [NETDEV] up|down`.
 pub fn set_admin_state(switch: &Switch, args: &[&str]) -> Reply {
-    let (state, name) = args.split_last().ok_or("Invalid Admin State")?;
-    let is_up = match state.to_ascii_lowercase().as_str() {
-        "up" => true,
-        "down" => false,
-        _ => return Err("Invalid Admin State".to_owned()),
-    };
-    let ports = match name.first() {
+    let (name, is_up) = admin_state(args)?;
+    let ports = match name {
         Some(name) => vec![port(switch, name)?],
         None => ports(switch).collect(),
     };

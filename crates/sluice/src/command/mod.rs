@@ -40,6 +40,20 @@ use std::sync::Arc;
 /// What a command answers: text, or the text of an error.
 pub type Reply = Result<String, String>;
 
+/// Reads `[NAME] up|down`: the device, if one is named, and whether it is to be up.
+fn admin_state<'a>(args: &[&'a str]) -> Result<(Option<&'a str>, bool), String> {
+    let (name, state) = match args {
+        [state] => (None, state),
+        [name, state] => (Some(*name), state),
+        _ => return Err("Invalid Admin State".to_owned()),
+    };
+    match state.to_ascii_lowercase().as_str() {
+        "up" => Ok((name, true)),
+        "down" => Ok((name, false)),
+        _ => Err("Invalid Admin State".to_owned()),
+    }
+}
+
 /// A command of the control socket.
 struct Command {
     /// Its name.

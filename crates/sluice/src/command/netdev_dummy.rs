@@ -1,6 +1,6 @@
 //! Commands that drive dummy devices. Texts and errors are OVS's. Source: OVS lib/netdev-dummy.c.
 
-use super::Reply;
+use super::{Reply, admin_state};
 use sluice_action::DatapathFlow;
 use sluice_flow::{FlowKey, compose, compose_of_size};
 use sluice_port::dummy::{ConnState, DummyDevice};
@@ -74,13 +74,8 @@ fn from_flow(text: &str, rest: &mut &[&str]) -> Result<Vec<u8>, String> {
 
 /// `netdev-dummy/set-admin-state [NAME] up|down`.
 pub fn set_admin_state(switch: &Switch, args: &[&str]) -> Reply {
-    let (state, name) = args.split_last().ok_or("Invalid Admin State")?;
-    let is_up = match state.to_ascii_lowercase().as_str() {
-        "up" => true,
-        "down" => false,
-        _ => return Err("Invalid Admin State".to_owned()),
-    };
-    match name.first() {
+    let (name, is_up) = admin_state(args)?;
+    match name {
         Some(name) => device(switch, name).ok_or(UNKNOWN)?.set_admin_state(is_up),
         None => switch.dummies().iter().for_each(|device| device.set_admin_state(is_up)),
     }

@@ -23,9 +23,9 @@ pub struct PmdOptions {
     pub secs: Option<u64>,
     /// `-nh` of `pmd-perf-show`: no histograms.
     pub without_histograms: bool,
-    /// `-it N` of `pmd-perf-show`: so many of the last iterations.
+    /// `-it N` of `pmd-perf-show`: the last N iterations are shown.
     pub iterations: usize,
-    /// `-ms N` of `pmd-perf-show`: so many of the last milliseconds.
+    /// `-ms N` of `pmd-perf-show`: the last N milliseconds are shown.
     pub milliseconds: usize,
     /// The datapath, if one is named.
     pub datapath: Option<String>,
