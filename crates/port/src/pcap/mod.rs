@@ -108,7 +108,18 @@ struct LoadedPacket {
 }
 
 pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    files(options)?;
     pace(options).and_then(|_| options.mac()).map(drop)
+}
+
+/// The capture to receive from and the one to write, of which there is at least one.
+fn files(options: &Options<'_>) -> Result<(Option<PathBuf>, Option<PathBuf>), OpenError> {
+    let files = (options.path("rx"), options.path("tx"));
+    if files == (None, None) {
+        let expected = "a capture file to receive from (or tx, one to write into)";
+        return Err(OpenError::MissingOption { port: options.port(), kind: "pcap", key: "rx", expected });
+    }
+    Ok(files)
 }
 
 /// Whether the capture begins again at its end, and at which rate its packets come.
@@ -119,11 +130,7 @@ fn pace(options: &Options<'_>) -> Result<(bool, Option<f64>), OpenError> {
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let (rx, tx) = (options.path("rx"), options.path("tx"));
-    if rx.is_none() && tx.is_none() {
-        let expected = "a capture file to receive from (or tx, one to write into)";
-        return Err(OpenError::MissingOption { port: options.port(), kind: "pcap", key: "rx", expected });
-    }
+    let (rx, tx) = files(options)?;
     let (is_loop, rate) = pace(options)?;
     let mac = options.mac()?;
     let refused = |cause| OpenError::Capture { port: options.port(), cause };

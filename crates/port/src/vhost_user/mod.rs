@@ -144,6 +144,7 @@ struct VhostUserPort {
 const SILENCE: u32 = 60;
 
 pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
+    required_path(options, "path")?;
     side_and_access(options)?;
     retries_max(options).map(drop)
 }

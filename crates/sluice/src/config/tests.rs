@@ -172,6 +172,21 @@ fn every_key_that_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
+fn a_port_without_what_its_type_requires_is_refused() {
+    let error = |kind: &str| error_of(&PORT.replace("\"null\"", &format!("\"{kind}\"")));
+    for (kind, expected) in [
+        ("vhost-user", "path is missing; expected the Unix socket to meet the frontend at, such as /run/vm1.sock"),
+        ("pcap", "rx is missing; expected a capture file to receive from (or tx, one to write into)"),
+    ] {
+        let error = error(kind);
+        assert!(
+            error.starts_with("s.toml:") && error.ends_with(&format!("bridge[0].port[0].options: {expected}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn what_is_wrong_between_keys_is_named_with_its_line() {
     let port = |from: &str, to: &str| PORT.replace(from, to);
     let second_port = |name: &str, ofport: u32| {

@@ -277,6 +277,9 @@ impl Port {
             Err(OpenError::BadOption { key, value, expected, .. }) => {
                 wrong("options", format!("{key} = \"{value}\": expected {expected}"))
             }
+            Err(OpenError::MissingOption { key, expected, .. }) => {
+                wrong("options", format!("{key} is missing; expected {expected}"))
+            }
             _ => Ok(()),
         }
     }
