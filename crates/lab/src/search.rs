@@ -107,12 +107,12 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         validation_s: args.validation,
         ..Config::default()
     };
-    ensure!(search::is_length(args.warmup), "warmup = {}: expected seconds up to a week, 0 for none", args.warmup);
+    ensure!(search::is_length(args.warmup), "--warmup {}: expected seconds up to a week, 0 for none", args.warmup);
     files::make_dir(&args.out)?;
     let kept = args.out.join("search-state.json");
     let mut state = State {
         profile: text,
-        search: Search::new(config)?,
+        search: Search::new(config).map_err(in_options)?,
         lanes: Vec::new(),
         pmd: Vec::new(),
         latencies: Vec::new(),
@@ -196,6 +196,29 @@ impl Under {
 
 /// What takes the time of a search.
 const BISECTION: &str = "each limit of loss takes trials that halve the distance between what passed and what failed";
+
+/// The options that set the search's numbers.
+const OPTIONS: [(&str, &str); 7] = [
+    ("max_rate_pps", "--max-rate"),
+    ("min_rate_pps", "--min-rate"),
+    ("loss_limits", "--loss"),
+    ("granularity", "--granularity"),
+    ("sniff_s", "--sniff"),
+    ("search_s", "--search"),
+    ("validation_s", "--validation"),
+];
+
+/// What is wrong with the search's numbers, by the options that set them.
+fn in_options(error: search::ConfigError) -> anyhow::Error {
+    let named = |text: &str| OPTIONS.iter().fold(text.to_owned(), |text, (key, option)| text.replace(key, option));
+    match error {
+        search::ConfigError::OutOfRange { key, value, expected } => {
+            let option = OPTIONS.iter().find(|(known, _)| *known == key).map_or(key, |(_, option)| option);
+            anyhow::anyhow!("{option} {value}: expected {}", named(expected))
+        }
+        other => anyhow::anyhow!("{}", named(&other.to_string())),
+    }
+}
 
 /// How long a search takes at most, if its validations pass: a sniff and a trial for each halving, for each limit.
 fn most_seconds(args: &SearchArgs) -> f64 {

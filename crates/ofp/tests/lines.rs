@@ -76,7 +76,10 @@ fn errors_say_where_what_and_what_was_expected() {
         error("actions=clone(1,clone(2)"),
         "line 1, column 25: found nothing, expected a \")\" that closes the \"(\" before"
     );
-    assert_eq!(error("dl_vlan=é,actions=1"), "line 1, column 9: found \"é\", expected a number of at most 16 bits");
+    assert_eq!(
+        error("dl_vlan=é,actions=1"),
+        "line 1, column 9: found \"é\", expected a number of at most 16 bits, 0 to 65535"
+    );
 }
 
 #[test]

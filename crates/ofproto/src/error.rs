@@ -143,7 +143,7 @@ pub enum Error {
     #[error("there is no group {0}")]
     NoGroup(u32),
     /// An action uses an unknown group.
-    #[error("group:{0}: there is no such group")]
+    #[error("group:{0}: there is no such group; add it before rules that name it")]
     BadOutGroup(u32),
     /// The group's configuration is wrong.
     #[error("group {group}: {why}")]

@@ -201,7 +201,7 @@ fn a_bundle_changes_all_or_nothing_and_is_seen_at_once() {
     mods.push(flow(FlowCommand::Add, "table=1 actions=drop"));
     mods.last_mut().unwrap().actions = vec![sluice_ofp::OfAction::Group(3)];
     let refused = ofproto.bundle("br0", &mods, 0).unwrap_err();
-    assert_eq!(refused.to_string(), "flow 1002: group:3: there is no such group");
+    assert_eq!(refused.to_string(), "flow 1002: group:3: there is no such group; add it before rules that name it");
     assert_eq!((dump(&ofproto), ofproto.epoch()), before);
     assert_eq!(send(&ofproto, 0), [sluice_action::Action::Output(PortNo(2))]);
     mods.pop();

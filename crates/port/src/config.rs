@@ -112,7 +112,7 @@ fn with_n_rxq(config: &PortConfig) -> PortConfig {
 
 /// The most receive queues, and the most transmit queues, of a port. Our choice: as many PMDs as a large socket has
 /// cores.
-pub(crate) const MAX_QUEUES: usize = 64;
+pub const MAX_QUEUES: usize = 64;
 /// The smallest MTU that IPv4 allows. Source: RFC 791, section 3.2.
 const MIN_MTU: u32 = 68;
 /// The largest MTU of a port.

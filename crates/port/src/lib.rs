@@ -58,7 +58,7 @@ mod tx_steering;
 mod user;
 mod vhost_user;
 
-pub use config::{PortConfig, check, open, reconfigure};
+pub use config::{MAX_QUEUES, PortConfig, check, open, reconfigure};
 pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;
@@ -67,7 +67,7 @@ pub use netdev::{
     next_hop,
 };
 pub use pools::{DpdkConfig, Pools};
-pub use port_type::{OptionKey, PORT_TYPES, PortType};
+pub use port_type::{OptionKey, PORT_TYPES, PortType, missing_from_build};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 pub use rss::{rss_hash, rss_queue};
 pub use tx_steering::TxSteering;

@@ -4,7 +4,8 @@ use crate::config::Options;
 use crate::dpdk_environment::{DetachError, Dump};
 use crate::{DpdkConfig, OpenError, Pools, Port};
 
-const REMEDY: &str = "this sluice was built without DPDK; install libdpdk-dev and pkg-config, then build with \
+/// What is said of a port of type `dpdk`.
+pub(crate) const REMEDY: &str = "this sluice was built without DPDK; install libdpdk-dev and pkg-config, then build with \
                       `cargo build --release --features dpdk`";
 
 pub(crate) fn open(options: &Options<'_>, _pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {

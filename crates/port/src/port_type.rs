@@ -167,6 +167,16 @@ pub const PORT_TYPES: &[PortType] = &[
     ovs("dummy-pmd", "as dummy, with queues that PMDs poll", dummy::PMD_OPTIONS, dummy::open_pmd),
 ];
 
+/// Why this build cannot open ports of a type, and what helps; `None` if it can.
+pub fn missing_from_build(kind: &str) -> Option<&'static str> {
+    #[cfg(not(feature = "dpdk"))]
+    if kind == "dpdk" {
+        return Some(crate::no_dpdk::REMEDY);
+    }
+    let _ = kind;
+    None
+}
+
 fn check_dpdk_options(options: &Options<'_>) -> Result<(), OpenError> {
     n_txq(options).map(drop)
 }

@@ -75,7 +75,29 @@ fn busiest(switch: &Switch) -> Vec<FlowRow> {
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.flow.stats.packets));
     let row = |flow: &sluice_datapath::FlowReport| FlowRow {
         packets: flow.flow.stats.packets,
-        text: dpctl_line(flow, flow.flow.stats, false, &names, now_ms),
+        text: short(&dpctl_line(flow, flow.flow.stats, false, &names, now_ms)),
     };
     flows.iter().take(BUSIEST).map(row).collect()
+}
+
+/// A megaflow in the width of a screen: without what nearly all have alike, and without the counters, which stand beside it.
+fn short(line: &str) -> String {
+    let line = line.replacen("recirc_id(0),", "", 1).replacen("packet_type(ns=0,id=0),", "", 1);
+    match (line.find(", packets:"), line.find(", actions:")) {
+        (Some(counters), Some(actions)) if counters < actions => format!("{}{}", &line[..counters], &line[actions..]),
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn what_tells_megaflows_apart_stays() {
+        let line = "recirc_id(0),in_port(gen),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(src=1.0.0.0/255.0.0.0), packets:3, bytes:180, used:0.1s, actions:sink";
+        assert_eq!(short(line), "in_port(gen),eth_type(0x0800),ipv4(src=1.0.0.0/255.0.0.0), actions:sink");
+        let second = "recirc_id(0x1),in_port(gen),eth_type(0x0800), actions:drop";
+        assert_eq!(short(second), second);
+    }
 }

@@ -63,6 +63,7 @@ pub struct RunOptions {
 /// With the first thing that a switch would not start with.
 pub fn check(file: &Path) -> Result<String> {
     let config = Config::load(file)?;
+    config.check_build()?;
     config.switch.identity().with_context(|| file.display().to_string())?;
     check_log_file(&config).with_context(|| file.display().to_string())?;
     let mut desired = config.desired()?;

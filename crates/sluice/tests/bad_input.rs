@@ -49,6 +49,10 @@ fn flow_texts_ports_and_reloads_that_are_wrong_are_refused() {
     for (args, expected) in [
         (&["bridge/add-flow", "br0", "udp,actions=fly"][..], "column 13"),
         (&["bridge/add-flow", "br0", "udp,nw_src=10.0.0.0/33,actions=drop"], "column "),
+        (
+            &["bridge/add-flow", "br0", "priority=70000,actions=drop"],
+            "column 10: found \"70000\", expected a number of at most 16 bits, 0 to 65535",
+        ),
         (&["bridge/add-flow", "br0", "actions=output:NXM_NX_REG99[]"], "column "),
         (&["bridge/replace-flows", "br0", bad_file.to_str().unwrap()], "bad.txt: line 7, column "),
         (&["bridge/replace-flows", "br0", "/no/such/file"], "/no/such/file"),

@@ -42,6 +42,9 @@ fn wrong_requests_get_ovs_errors() {
         (&["exit", "a", "b"], "\"exit\" command takes at most 1 arguments"),
         (&["exit", "now"], "\"now\": expected --cleanup or nothing"),
         (&["bridge/dump-flows", "brx"], "Unknown bridge"),
+        // Commands of ours say what there is.
+        (&["bridge/add-flow", "brx", "actions=drop"], "no bridge \"brx\"; expected one of br0"),
+        (&["bridge/del-port", "brx", "p1"], "no bridge \"brx\"; expected one of br0"),
         (&["dpif/dump-flows", "brx"], "no such bridge"),
         (&["dpctl/dump-flows", "nodp"], "sluice: datapath not found (Invalid argument)"),
         (&["dpctl/dump-flows", "type=bogus"], "sluice: Failed to parse type (bogus) (Invalid argument)"),
@@ -357,7 +360,11 @@ fn groups_change_under_traffic() {
     daemon.ctl(&["bridge/mod-group", "br0", "group_id=1,type=all,bucket=output:a,bucket=output:b"]);
     ["a", "b"].iter().for_each(|port| has_more(&daemon, port));
     assert!(daemon.refused(&["bridge/add-group", "br0", "group_id=1,type=all"]).contains("group 1 is there already"));
-    assert!(daemon.refused(&["bridge/add-flow", "br0", "udp,actions=group:9"]).contains("there is no such group"));
+    assert!(
+        daemon
+            .refused(&["bridge/add-flow", "br0", "udp,actions=group:9"])
+            .contains("there is no such group; add it before")
+    );
     // The rules that send to a group go with it.
     daemon.ctl(&["bridge/del-groups", "br0"]);
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");

@@ -172,6 +172,8 @@ fn what_is_wrong_is_said_in_a_line() {
     let profile = dir.path().join("p.json");
     std::fs::write(&profile, r#"{ "streams": [ { "flows": 1, "rate": 1e15, "stream_types": ["measurement"] } ] }"#)
         .unwrap();
+    let no_json = dir.path().join("no.json");
+    std::fs::write(&no_json, "[switch]\n").unwrap();
     let out = dir.path().to_str().unwrap();
     for (args, want) in [
         (
@@ -179,24 +181,31 @@ fn what_is_wrong_is_said_in_a_line() {
             "p.json: stream 0: rate: 1000000000000000.0: expected packets a second",
         ),
         (vec!["search", "/nowhere.json"], "/nowhere.json: cannot be read: No such file"),
-        (vec!["search", PROFILE, "--granularity", "0", "--out", out], "granularity = 0: expected a share"),
+        (
+            vec!["search", no_json.to_str().unwrap()],
+            "no.json: expected value at line 1 column 2; expected a traffic profile in JSON, such as examples/profiles/seed.json",
+        ),
+        (vec!["search", PROFILE, "--granularity", "0", "--out", out], "--granularity 0: expected a share"),
         (vec!["search", PROFILE, "--ports", "af_packet:a", "--out", out], "--ports has 1 ports: expected 2"),
         (vec!["search", PROFILE, "--ports", "a,b", "--out", out], "port a: expected TYPE:DEVICE"),
         (
             vec!["search", PROFILE, "--search", "1e30", "--out", out],
-            "search_s = 1000000000000000000000000000000: expected",
+            "--search 1000000000000000000000000000000: expected",
         ),
         (vec!["search", PROFILE, "--warmup", "1e300", "--out", out], ": expected seconds up to a week, 0 for none"),
         (vec!["search", PROFILE, "--granularity", "1e-300", "--out", out], ": expected a share from 0.000001"),
-        (vec!["search", PROFILE, "--max-rate", "-1", "--out", out], "max_rate_pps = -1: expected a rate above"),
-        (vec!["search", PROFILE, "--loss", "-1", "--out", out], "loss_limits = -1: expected shares from 0"),
+        (
+            vec!["search", PROFILE, "--max-rate", "-1", "--out", out],
+            "--max-rate -1: expected a rate above --min-rate and at most 1e9",
+        ),
+        (vec!["search", PROFILE, "--loss", "-1", "--out", out], "--loss -1: expected shares from 0 up to 1"),
         (vec!["search", PROFILE, "--out", "/dev/null/x"], "/dev/null/x: cannot be made: "),
         (vec!["search", PROFILE, "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),
         (vec!["scale", "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),
         (vec!["report", "--out", out], ": expected records of experiments, such as subtables.json"),
         (vec!["nothing", "--out", out], "nothing: expected an experiment (subtables, "),
         (vec!["quik", "--out", out], "search; did you mean quick?"),
-        (vec!["search", PROFILE, "--max-rate", "1e12", "--out", out], "max_rate_pps = 1000000000000: expected"),
+        (vec!["search", PROFILE, "--max-rate", "1e12", "--out", out], "--max-rate 1000000000000: expected"),
     ] {
         let out = lab(&args).output().unwrap();
         let (_, stderr) = text(&out);

@@ -5,6 +5,7 @@ mod common;
 use common::{Daemon, PMD, bridge, port};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// The number behind `name` in a text.
 fn number(text: &str, name: &str) -> u64 {
@@ -72,5 +73,24 @@ fn each_port_tells_its_drops_by_reason() {
         "sluice_port_receive_missed_total{port=\"g1\",type=\"generator\"} 0",
     ] {
         assert!(answer.lines().any(|l| l == line), "no line {line} in\n{answer}");
+    }
+}
+
+/// A reader of what a `pcap` port writes need not wait for the end of the switch, however little it writes.
+#[test]
+fn what_a_pcap_port_writes_is_in_the_file_soon() {
+    let config = PMD.to_owned()
+        + &bridge("br0", "f")
+        + &port("gen", 1, "generator", "options = { count = 3 }")
+        + &port("out", 2, "pcap", "options = { tx = \"out.pcap\" }");
+    let daemon = Daemon::start_with(&config, &[("f", "in_port=1,actions=output:2\n")]);
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim() == "3");
+    let sent = Instant::now();
+    // The capture's header, and three packets of 60 bytes with theirs.
+    let whole = 24 + 3 * (16 + 60);
+    let path = daemon.dir.path().join("out.pcap");
+    while std::fs::metadata(&path).unwrap().len() < whole {
+        assert!(sent.elapsed() < Duration::from_secs(20), "the switch keeps what it wrote");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

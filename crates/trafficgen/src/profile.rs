@@ -51,7 +51,7 @@ pub enum PlanError {
         path: PathBuf,
     },
     /// It is not JSON of that form.
-    #[error("{}: {why}", .path.display())]
+    #[error("{}: {why}; expected a traffic profile in JSON, such as examples/profiles/seed.json", .path.display())]
     Form {
         /// The file.
         path: PathBuf,

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Reads a number of at most `n_bits` bits: decimal, `0x` hexadecimal, or octal with a leading zero. Where 32 or 64
 /// bits are wanted, `-1` means all ones.
 pub fn integer(text: Piece<'_>, n_bits: u32) -> Result<u128, SyntaxError> {
-    let wrong = || text.error(format!("a number of at most {n_bits} bits"));
+    let wrong = || text.error(expected(n_bits));
     let (negative, digits) = match text.text.strip_prefix('-') {
         Some(rest) if n_bits == 32 || n_bits == 64 => (true, rest),
         _ => (false, text.text),
@@ -18,6 +18,12 @@ pub fn integer(text: Piece<'_>, n_bits: u32) -> Result<u128, SyntaxError> {
     let value = magnitude(digits).ok_or_else(wrong)?;
     let value = if negative { value.wrapping_neg() & ones(n_bits) } else { value };
     if value > ones(n_bits) { Err(wrong()) } else { Ok(value) }
+}
+
+/// A number of at most so many bits in words, with its range if that is short enough to be read.
+pub fn expected(n_bits: u32) -> String {
+    let range = if n_bits <= 32 { format!(", 0 to {}", ones(n_bits)) } else { String::new() };
+    format!("a number of at most {n_bits} bits{range}")
 }
 
 fn magnitude(digits: &str) -> Option<u128> {

@@ -68,7 +68,7 @@ fn numbers(field: &Field, text: Piece<'_>) -> Result<(u128, u128), SyntaxError> 
 
 /// The values that are allowed, if `number` is not one of them.
 pub fn wrong_value(field: &Field, number: u128) -> Option<String> {
-    let range_of = |bits| (number > ones(bits)).then(|| format!("a number of at most {bits} bits"));
+    let range_of = |bits| (number > ones(bits)).then(|| super::number::expected(bits));
     match field.id {
         // 0xffff: no tag at all.
         FieldId::DlVlan if number == 0xffff => None,

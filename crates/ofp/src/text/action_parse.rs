@@ -168,7 +168,7 @@ impl<'p> ActionReader<'p> {
         }
         let (number, mask) = value::parse(field, value, self.ports)?;
         if field.id == FieldId::DlVlan && number > 0xfff {
-            return Err(value.error("a number of at most 12 bits"));
+            return Err(value.error(number::expected(12)));
         }
         Ok(OfAction::SetField { field: field.id, value: number & mask, mask })
     }

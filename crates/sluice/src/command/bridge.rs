@@ -12,9 +12,18 @@ use std::path::Path;
 /// What OVS answers when a bridge is not there.
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
 
-/// The bridge exists.
-pub fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
+/// The bridge exists, for a command of Open vSwitch.
+fn check_known(switch: &Switch, bridge: &str) -> Result<(), String> {
     switch.has_bridge(bridge).then_some(()).ok_or_else(|| UNKNOWN_BRIDGE.into())
+}
+
+/// The bridge exists, for a command of ours.
+pub fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
+    if switch.has_bridge(bridge) {
+        return Ok(());
+    }
+    let names: Vec<_> = switch.ofproto().bridges().into_iter().map(|bridge| bridge.name).collect();
+    Err(format!("no bridge \"{bridge}\"; expected one of {}", names.join(", ")))
 }
 
 /// An error of ours, as text of one line.
@@ -63,7 +72,7 @@ pub fn replace_flows(switch: &Switch, args: &[&str]) -> Reply {
 pub fn dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     // As in OVS, the bridge is the last argument; nothing here is offloaded, so there are no such statistics.
     let bridge = args[args.len() - 1];
-    check_bridge(switch, bridge)?;
+    check_known(switch, bridge)?;
     // With what the megaflows have carried until now.
     switch.revalidate();
     let line = |line: &FlowLine<'_>| line.display_in_bridge().to_string();

@@ -29,20 +29,45 @@ impl Config {
     /// If a file that it names cannot be read.
     pub fn desired(&self) -> Result<DesiredState, ConfigError> {
         let mut state = self.without_sources().expect("invariant: the file was checked when it was read");
-        for (bridge, said) in state.bridges.iter_mut().zip(&self.bridge) {
-            bridge.sources = self.sources(said)?;
+        for (number, (bridge, said)) in state.bridges.iter_mut().zip(&self.bridge).enumerate() {
+            bridge.sources = self.sources(said, number)?;
         }
         Ok(state)
     }
 
-    fn sources(&self, bridge: &Bridge) -> Result<Sources, ConfigError> {
-        let read = |file: &Option<PathBuf>| file.as_ref().map(|file| read_source(&self.resolve(file))).transpose();
+    fn sources(&self, bridge: &Bridge, number: usize) -> Result<Sources, ConfigError> {
+        let read = |key: &str, file: &Option<PathBuf>| {
+            let source = file.as_ref().map(|file| read_source(&self.resolve(file))).transpose();
+            source.map_err(|error| self.refuse(&format!("bridge[{number}].{key}"), &error.to_string()))
+        };
         Ok(Sources {
-            meters: read(&bridge.meters)?,
-            groups: read(&bridge.groups)?,
-            rules: read(&bridge.flows)?,
+            meters: read("meters", &bridge.meters)?,
+            groups: read("groups", &bridge.groups)?,
+            rules: read("flows", &bridge.flows)?,
             keeps_rules: bridge.keep_rules,
         })
+    }
+
+    /// Checks that this build has the types of all ports, and that DPDK ports name a device. A start only logs this, and
+    /// goes on with the other ports.
+    ///
+    /// # Errors
+    /// With the first port that this build cannot open.
+    pub fn check_build(&self) -> Result<(), ConfigError> {
+        for (b, bridge) in self.bridge.iter().enumerate() {
+            for (p, port) in bridge.port.iter().enumerate() {
+                let path = format!("bridge[{b}].port[{p}]");
+                if let Some(why) = sluice_port::missing_from_build(&port.kind) {
+                    return Err(self.refuse(&format!("{path}.type"), &format!("\"{}\": {why}", port.kind)));
+                }
+                let names_device = ["devargs", "dpdk-devargs"].iter().any(|key| port.options.contains_key(*key));
+                if port.kind == "dpdk" && !names_device {
+                    let expected = "expected a device as DPDK names it, such as net_null0 or 0000:01:00.0";
+                    return Err(self.refuse(&format!("{path}.options"), &format!("devargs is missing; {expected}")));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks what the file says, the files that it names aside.
@@ -50,7 +75,9 @@ impl Config {
     /// # Errors
     /// With the first key whose value cannot stand.
     pub(super) fn check(&self) -> Result<(), Invalid> {
-        self.without_sources()?.check()?;
+        let state = self.without_sources()?;
+        check_tunnels(&state)?;
+        state.check()?;
         let known: Vec<_> = sluice_port::PORT_TYPES.iter().map(|kind| kind.name).collect();
         if let Some(kind) = self.switch.port_types.iter().find(|kind| !known.contains(&kind.as_str())) {
             let message = format!("\"{kind}\" is no port type; expected some of {}", known.join(", "));
@@ -88,6 +115,24 @@ impl Config {
     }
 }
 
+/// Open vSwitch's words say what is wrong with a tunnel's options, but neither what they were nor what is expected.
+fn check_tunnels(state: &DesiredState) -> Result<(), Invalid> {
+    for (b, bridge) in state.bridges.iter().enumerate() {
+        for (p, port) in bridge.ports.iter().enumerate().filter(|(_, port)| port.tunnel_kind().is_some()) {
+            let Err(invalid) = port.check() else { continue };
+            let invalid = invalid.within(&format!("bridge[{b}].port[{p}]"));
+            if !invalid.key.ends_with(".options") {
+                return Err(invalid);
+            }
+            let given: Vec<_> = port.options.iter().map(|(key, value)| format!("{key} = \"{value}\"")).collect();
+            let given = if given.is_empty() { "nothing".to_owned() } else { given.join(", ") };
+            let expected = "expected such as remote_ip = \"192.0.2.1\", key = \"7\" (docs/tunnels.md has all options)";
+            return Err(Invalid::new(invalid.key, format!("{given}: {}; {expected}", invalid.message)));
+        }
+    }
+    Ok(())
+}
+
 impl Dpdk {
     fn desired(&self) -> DpdkConfig {
         DpdkConfig {
@@ -109,6 +154,9 @@ impl Datapath {
             let expected = "expected \"cycles\", \"roundrobin\" or \"group\"";
             Invalid::new("pmd-rxq-assign", format!("\"{}\" is unknown; {expected}", self.pmd_rxq_assign))
         })?;
+        if self.vlan_limit > 2 {
+            return Err(Invalid::new("vlan-limit", format!("{}; expected 0, 1 or 2 tags", self.vlan_limit)));
+        }
         Ok(DatapathSettings {
             lookup: self.settings()?,
             governor,

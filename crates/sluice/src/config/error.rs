@@ -67,11 +67,11 @@ impl std::error::Error for ConfigError {}
 /// What serde expects, and how that is written in a file.
 const EXPECTED: [(&str, &str); 10] = [
     ("a sequence", "a list in brackets"),
-    ("a map", "a table"),
+    ("a map", "a table in braces, as in { mac = \"02:00:00:00:00:01\" }"),
     ("a string", "a text in quotes"),
     ("a borrowed string", "a text in quotes"),
     ("a boolean", "true or false"),
-    ("path string", "a path in quotes"),
+    ("path string", "a path in quotes, as in \"/run/sluice\""),
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),
@@ -82,7 +82,18 @@ const EXPECTED: [(&str, &str); 10] = [
 fn in_words_of_toml(message: &str) -> String {
     let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let known = EXPECTED.iter().find(|(name, _)| *name == expected);
-    known.map_or_else(|| message.to_owned(), |(_, words)| format!("{before}expected {words}"))
+    let example = match (expected, quoted(before)) {
+        ("a sequence", Some(value)) => format!(", as in [{value}]"),
+        ("a string" | "a borrowed string", Some(value)) => format!(", as in \"{value}\""),
+        _ => String::new(),
+    };
+    known.map_or_else(|| message.to_owned(), |(_, words)| format!("{before}expected {words}{example}"))
+}
+
+/// The value that serde quotes, as a file has it: what stands between backticks, or a text with its quotes.
+fn quoted(message: &str) -> Option<&str> {
+    let (start, end) = (message.find(['`', '"'])?, message.rfind(['`', '"'])?);
+    (start < end).then(|| message[start..=end].trim_matches('`'))
 }
 
 /// The line, from 1, that byte `at` is on.

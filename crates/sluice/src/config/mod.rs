@@ -59,6 +59,9 @@ pub struct Config {
     /// Where relative paths in the file start.
     #[serde(skip)]
     pub directory: PathBuf,
+    /// The file and its text, for errors that are found later.
+    #[serde(skip)]
+    read_from: (PathBuf, String),
 }
 
 /// `[switch]`.
@@ -266,6 +269,7 @@ impl Config {
         let mut config = Config::parse(file, &text)?;
         // `parent` of a bare file name is the empty path, which joins as the current directory.
         config.directory = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        config.read_from = (file.to_owned(), text);
         Ok(config)
     }
 
@@ -281,15 +285,30 @@ impl Config {
 
     /// What is no error but does less than it seems to: a line for each.
     pub fn warnings(&self) -> Vec<String> {
-        let ports = self.bridge.iter().flat_map(|bridge| bridge.port.iter().map(move |port| (&bridge.name, port)));
-        let both = ports.filter(|(_, port)| port.tag.is_some() && !port.trunks.is_empty());
-        both.map(|(bridge, port)| {
+        let ports = || self.bridge.iter().flat_map(|bridge| bridge.port.iter().map(move |port| (&bridge.name, port)));
+        let both = ports().filter(|(_, port)| port.tag.is_some() && !port.trunks.is_empty());
+        let both = both.map(|(bridge, port)| {
             format!(
                 "bridge {bridge}: port {}: tag makes it an access port, so trunks has no effect; remove one of them",
                 port.name
             )
-        })
-        .collect()
+        });
+        let patches = || ports().filter(|(_, port)| port.kind == sluice_vswitch::PATCH);
+        let alone = patches().filter_map(|(bridge, port)| {
+            let peer = port.options.get("peer")?.as_str()?;
+            let is_there = patches().any(|(_, other)| other.name == peer);
+            (!is_there).then(|| {
+                let why = format!("peer = \"{peer}\", but no patch port has that name: packets to it are dropped");
+                format!("bridge {bridge}: port {}: {why}; name the patch port at the other end", port.name)
+            })
+        });
+        both.chain(alone).collect()
+    }
+
+    /// What is wrong with the value of a key, with the file and its line.
+    pub fn refuse(&self, key: &str, message: &str) -> ConfigError {
+        let (file, text) = &self.read_from;
+        ConfigError::of_key(file, text, key, message)
     }
 
     /// A path from the file, made absolute or relative to where the switch was started.

@@ -99,13 +99,16 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("flow-memory = \"lots\"", "flow-memory: \"lots\" is not a size"),
     ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\", \"off\", \"classic\""),
     ("pmd-rxq-assign = \"x\"", "pmd-rxq-assign: \"x\" is unknown; expected \"cycles\", \"roundrobin\" or \"group\""),
-    ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
+    ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: 1s; expected at most \"10ms\""),
+    ("vlan-limit = 3", "vlan-limit: 3; expected 0, 1 or 2 tags"),
 ];
 
 /// A line of `[switch]`, likewise.
 const SWITCH_ERRORS: &[(&str, &str)] = &[
     ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
-    ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a list in brackets"),
+    ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a list in brackets, as in [\"1\"]"),
+    ("pmd-cores = 1", "pmd-cores: invalid type: integer `1`, expected a list in brackets, as in [1]"),
+    ("user = 7", "user: invalid type: integer `7`, expected a text in quotes, as in \"7\""),
     (
         "metrics = \"9155\"",
         "metrics: \"9155\" is not ADDRESS:PORT; expected an IP address and a port in quotes, as in \"127.0.0.1:9155\"",
@@ -117,7 +120,7 @@ const SWITCH_ERRORS: &[(&str, &str)] = &[
     ("metrics = [9155]", "metrics: invalid type: sequence, expected an IP address and a port in quotes, as in \"127."),
     ("stop-after = 10", "stop-after: 10 is not a duration; expected a number and us, ms, s, m or h in quotes, as in "),
     ("rule-memory = 64", "rule-memory: 64 is not a size; expected a number and KiB, MiB or GiB in quotes, as in "),
-    ("rundir = 1", "rundir: invalid type: integer `1`, expected a path in quotes"),
+    ("rundir = 1", "rundir: invalid type: integer `1`, expected a path in quotes, as in \"/run/sluice\""),
     ("syslog = \"yes\"", "syslog: invalid type: string \"yes\", expected true or false"),
     ("socket-mode = \"rw\"", "socket-mode: \"rw\" is not a mode; expected octal digits in quotes, as in \"0660\""),
     ("socket-mode = 660", "socket-mode: 660 is not a mode; expected octal digits in quotes, as in \"0660\""),
@@ -145,13 +148,17 @@ const BRIDGE_ERRORS: &[(&str, &str)] = &[
 /// A line of `[[bridge.port]]`, likewise.
 const PORT_ERRORS: &[(&str, &str)] = &[
     ("mtu = 10", "mtu: 10 bytes; expected 68 to 9216"),
-    ("n-rxq = 0", "n-rxq: 0 queues; expected 1 to 128"),
+    ("n-rxq = 0", "n-rxq: 0 queues; expected 1 to 64"),
+    ("n-rxq = 65", "n-rxq: 65 queues; expected 1 to 64"),
     ("tag = 4095", "tag: VLAN 4095; expected 0 to 4094"),
     ("ofports = 5", "ofports: unknown field `ofports`"),
     ("options = { mac = \"1:2\" }", "options: mac = \"1:2\": expected an Ethernet address such as 02:00:00:00:00:01"),
     ("options = { spede = 1 }", "options.spede: unknown to type null; expected one of "),
     ("options = { mac = [1] }", "options.mac: expected a string, a number or a boolean"),
-    ("options = 3", "options: invalid type: integer `3`, expected a table"),
+    (
+        "options = 3",
+        "options: invalid type: integer `3`, expected a table in braces, as in { mac = \"02:00:00:00:00:01\" }",
+    ),
 ];
 
 #[test]
@@ -184,6 +191,87 @@ fn a_port_without_what_its_type_requires_is_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_tunnel_that_cannot_be_is_refused_with_what_was_given_and_an_example() {
+    let error = |options: &str| error_of(&PORT.replace("\"null\"", &format!("\"vxlan\"\noptions = {options}")));
+    let example = "; expected such as remote_ip = \"192.0.2.1\", key = \"7\" (docs/tunnels.md has all options)";
+    for (options, expected) in [
+        (
+            "{ remote_ip = \"1.2.3\" }",
+            "remote_ip = \"1.2.3\": p1: bad vxlan 'remote_ip'; p1: vxlan type requires valid",
+        ),
+        ("{ remote-ip = \"1.2.3.4\" }", "remote-ip = \"1.2.3.4\": p1: unknown vxlan argument 'remote-ip'; p1: vxlan"),
+        ("{}", "nothing: p1: vxlan type requires valid 'remote_ip' argument"),
+    ] {
+        let error = error(options);
+        let place = format!("s.toml:7: bridge[0].port[0].options: {expected}");
+        assert!(error.starts_with(&place) && error.ends_with(example), "{error}");
+    }
+}
+
+/// A configuration in a file, as `--check` reads it.
+fn load(text: &str) -> (tempfile::TempDir, Config) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.toml");
+    std::fs::write(&file, text).unwrap();
+    let config = Config::load(&file).unwrap();
+    (directory, config)
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_with_the_key_that_names_it() {
+    for key in ["flows", "groups", "meters"] {
+        let (_directory, config) = load(&format!("{BRIDGE}fail-mode = \"secure\"\n{key} = \"/no/such.txt\"\n"));
+        let error = config.desired().unwrap_err().to_string();
+        let expected =
+            format!("s.toml:4: bridge[0].{key}: /no/such.txt: cannot be read: No such file or directory (os error 2)");
+        assert!(error.ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_build_without_dpdk_cannot_open_its_ports() {
+    let dpdk = |options: &str| {
+        let text = PORT.replace("\"null\"", &format!("\"dpdk\"\n{options}"));
+        load(&text).1.check_build().map_err(|error| error.to_string())
+    };
+    if cfg!(feature = "dpdk") {
+        dpdk("options = { devargs = \"net_null0\" }\n").unwrap();
+        let error = dpdk("").unwrap_err();
+        assert!(
+            error
+                .ends_with("devargs is missing; expected a device as DPDK names it, such as net_null0 or 0000:01:00.0"),
+            "{error}"
+        );
+    } else {
+        let error = dpdk("options = { devargs = \"net_null0\" }\n").unwrap_err();
+        assert!(
+            error.contains("s.toml:6: bridge[0].port[0].type: \"dpdk\": this sluice was built without DPDK"),
+            "{error}"
+        );
+        assert!(error.ends_with("`cargo build --release --features dpdk`"), "{error}");
+    }
+    load(PORT).1.check_build().unwrap();
+}
+
+#[test]
+fn a_patch_port_without_its_other_end_is_warned_of() {
+    let patch = |name: &str, peer: &str| {
+        let ofport = if name == "a" { 2 } else { 3 };
+        format!(
+            "[[bridge.port]]\nname = \"{name}\"\nofport = {ofport}\ntype = \"patch\"\noptions = {{ peer = \"{peer}\" }}\n"
+        )
+    };
+    let warnings = |ports: &str| parse(&format!("{PORT}{ports}")).unwrap().warnings();
+    // A port that is there is no patch port.
+    for peer in ["b", "p1"] {
+        let why = format!("peer = \"{peer}\", but no patch port has that name: packets to it are dropped");
+        let expected = format!("bridge br0: port a: {why}; name the patch port at the other end");
+        assert_eq!(warnings(&patch("a", peer)), [expected]);
+    }
+    assert!(warnings(&(patch("a", "b") + &patch("b", "a"))).is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Bridge, DesiredState, FailedPorts, PATCH, Port};
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
-use sluice_port::{OpenError, PortConfig};
+use sluice_port::{MAX_QUEUES, OpenError, PortConfig};
 use sluice_tunnel::TunnelKind;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(10);
 /// VLANs that a port may be of. Source: IEEE 802.1Q, where 4095 is reserved.
 const VLAN_MAX: u16 = 4094;
 
-/// Most PMD threads and most receive queues a port may ask for.
+/// Most PMD threads.
 pub const PMDS_MAX: usize = 128;
 
 impl Invalid {
@@ -103,7 +103,8 @@ impl DesiredState {
             return wrong("switch.dpdk", format!("this build has no DPDK ports; {remedy}"));
         }
         if self.datapath.pmd_sleep_max > SLEEP_MAX {
-            return wrong("datapath.pmd-sleep-max", "expected at most \"10ms\"");
+            let given = self.datapath.pmd_sleep_max;
+            return wrong("datapath.pmd-sleep-max", format!("{given:?}; expected at most \"10ms\""));
         }
         Ok(())
     }
@@ -176,8 +177,8 @@ impl Port {
         if let Some(mtu) = self.mtu.filter(|mtu| !(MTU_MIN..=largest).contains(mtu)) {
             return wrong("mtu", format!("{mtu} bytes; expected {MTU_MIN} to {largest}"));
         }
-        if !(1..=PMDS_MAX).contains(&self.n_rxq) {
-            return wrong("n-rxq", format!("{} queues; expected 1 to {PMDS_MAX}", self.n_rxq));
+        if !(1..=MAX_QUEUES).contains(&self.n_rxq) {
+            return wrong("n-rxq", format!("{} queues; expected 1 to {MAX_QUEUES}", self.n_rxq));
         }
         self.check_vlans()
     }
