@@ -15,6 +15,8 @@ chmod 666 "$dir/pipe"
 sleep 600 < "$dir/pipe" &
 printf '%s\n' "t1 tap" "t2 tap" "stalls pcap options = { tx = \"$dir/pipe\" }" 'own af_xdp' | configure
 sed -i 's/^\[switch\]$/[switch]\nmetrics = "127.0.0.1:9155"\nport-types = ["af_xdp"]/' "$dir/switch.toml"
+# Nothing listens there: a controller that is not connected is a metric, too.
+printf '[[bridge]]\nname = "br9"\nfail-mode = "secure"\ncontrollers = ["tcp:127.0.0.1:6699"]\n' >> "$dir/switch.toml"
 start
 grep -q 'port own: device own has the address 10.8.0.1 and a route: all that it receives comes to this port now' "$dir/log" ||
     fail "AF_XDP takes the device's own traffic without a word"
@@ -60,9 +62,11 @@ prometheus=$!
 ask() { ip netns exec "$s" curl -sf --data-urlencode "query=$1" http://127.0.0.1:9090/api/v1/query; }
 knows() { ask "$1" | grep -q "$2"; }
 until_true knows 'up{job="sluice"}' ',"1"\]' || fail "prometheus does not scrape: $(tail -3 "$dir/prometheus.log")"
-for metric in build_info conntrack_connections rules datapath_megaflows limit_used limit_met_total resident_memory_bytes port_up; do
+for metric in build_info conntrack_connections rules datapath_megaflows limit_used limit_met_total resident_memory_bytes port_up \
+    controller_connected; do
     until_true knows "sluice_$metric" '"value":\[' || fail "prometheus knows no sluice_$metric"
 done
+until_true knows 'sluice_controller_connected{bridge="br9",target="tcp:127.0.0.1:6699"}' ',"0"\]' || fail "the controller is not told of"
 ip netns exec "$s" curl -sf http://127.0.0.1:9155/metrics > "$dir/metrics"
 promtool check metrics < "$dir/metrics" || fail "promtool does not like the metrics"
 [ "$(grep -c '^# HELP' "$dir/metrics")" = "$(grep -c '^# TYPE' "$dir/metrics")" ] || fail "a metric has no help"

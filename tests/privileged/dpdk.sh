@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # DPDK by the database, without huge pages: started when `dpdk-init` says so, with the arguments that the settings name; devices
 # added, changed and taken away while it runs; `dpdk/*` and `netdev-dpdk/*`. A start that fails ends the daemon, or does not if it is
-# only to be tried.
+# only to be tried. By a configuration file: net_tap, whose queues need no setting, and a log without foreign lines.
 set -euo pipefail
 pkg-config --exists libdpdk 2> /dev/null || { echo "SKIPPED: libdpdk-dev is not installed"; exit 77; }
 cd "$(dirname "$0")/../.."
@@ -109,5 +109,31 @@ if inside "$dir/bin/ovs-vswitchd" --detach --no-chdir --pidfile --log-file -vcon
 fi
 tells 'Cannot init EAL'
 stop_database
+
+# By a configuration file, without a word about queues: net_tap wants as many transmit queues as receive queues.
+kind=net_tap
+sluice=$DAEMON
+ip netns add "$a"
+ip -n "$s" link add va type veth peer name eth0 netns "$a"
+ip -n "$s" link set va up
+ip -n "$a" addr add 10.7.0.2/24 dev eth0
+ip -n "$a" link set eth0 up
+tap_of() {
+    printf '%s\n' "tap0 dpdk options = { devargs = \"net_tap0,iface=dtap0\"$1 }" "va af_packet" | configure
+    printf '[switch.dpdk]\neal-args = ["--no-huge", "-m", "192", "--no-pci", "--no-telemetry"]\nmbufs = 16384\n' >> "$dir/switch.toml"
+    start
+}
+tap_of ""
+until_true ip -n "$s" addr add 10.7.0.1/24 dev dtap0 || fail "there is no device dtap0"
+ip -n "$s" link set dtap0 up
+ip netns exec "$s" ping -q -c 5 -i 0.2 -W 10 10.7.0.2 > "$dir/ping" || fail "no ping through net_tap: $(cat "$dir/ping")"
+[ "$(grep -c '|dpdk|' "$dir/log")" -ge 2 ] || fail "the log has no lines of DPDK"
+! grep -v '^[0-9-]*T[0-9:.]*Z|[0-9]\{5\}|[a-z_]*|[A-Z]*|' "$dir/log" > "$dir/said" || fail "the log has lines of another form: $(cat "$dir/said")"
+stop
+[ ! -s "$dir/out" ] || ! grep -q 'EAL' "$dir/out" || fail "DPDK prints beside the log: $(cat "$dir/out")"
+tap_of ', n-txq = 3'
+logged '|ERR|port tap0: .*the device may want other numbers of queues (n-rxq, option n-txq; net_tap wants as many of one as of the other)'
+stop
+ip netns del "$a"
 ip netns del "$s"
 echo "dpdk: ok"

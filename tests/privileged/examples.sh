@@ -42,21 +42,36 @@ else
     echo "lane example-dpdk: 0 passed, 0 failed, 1 skipped"
 fi
 
-# The commands of the first block of README.md. The clone is there; root needs no sudo, and the build is that of this lane.
+# The commands of the first block of a README, run as they stand there. The clone is there; root needs no sudo, and the build is
+# that of this lane. Says what is wrong and fails, if something is.
+front_page() {
+    local -a commands
+    local command
+    mapfile -t commands < <(awk '/^```/ { if (inside) exit; inside = 1; next } inside' "$1")
+    [ ${#commands[@]} -le 5 ] || { echo "${#commands[@]} commands"; return 1; }
+    [[ ${commands[0]} = "git clone "*" sluice" ]] || { echo "the first command is ${commands[0]}"; return 1; }
+    [ "$(awk '/^```/ { print NR; exit }' "$1")" -lt 25 ] || { echo "the commands are not in the first screen"; return 1; }
+    : > "$dir/said"
+    for command in "${commands[@]:1}"; do
+        case $command in
+        "cd sluice" | "cargo build --release") ;;
+        *) PATH=$dir/bin:$PATH timeout 60 bash -c "$command" > "$dir/said" 2>&1 || { echo "$command: $(cat "$dir/said")"; return 1; } ;;
+        esac
+    done
+    grep -q ' 0% packet loss' "$dir/said" || { echo "the last command shows: $(cat "$dir/said")"; return 1; }
+}
 kind="the front page"
-mapfile -t commands < <(awk '/^```/ { if (inside) exit; inside = 1; next } inside' README.md)
-[ ${#commands[@]} -le 5 ] || fail "${#commands[@]} commands"
-[[ ${commands[0]} = "git clone "* ]] || fail "the first command is ${commands[0]}"
-[ "$(awk '/^```/ { print NR; exit }' README.md)" -lt 25 ] || fail "the commands are not in the first screen"
 mkdir "$dir/bin"
 printf '#!/bin/sh\nexec "$@"\n' > "$dir/bin/sudo"
 chmod +x "$dir/bin/sudo"
-for command in "${commands[@]:1}"; do
-    case $command in
-    "cd sluice" | "cargo build --release") ;;
-    *) PATH=$dir/bin:$PATH timeout 60 bash -c "$command" > "$dir/said" 2>&1 || fail "$command: $(cat "$dir/said")" ;;
-    esac
-done
-grep -q ' 0% packet loss' "$dir/said" || fail "the last command shows: $(cat "$dir/said")"
+wrong=$(front_page README.md) || fail "$wrong"
 examples/two-hosts/down
-echo "examples: ${#commands[@]} commands from the clone to the ping"
+# A wrong letter in any of the commands is noticed.
+for typo in 's/^git clone/git clown/' 's/^cd sluice/cd slice/' 's/^cargo build/cargo biuld/' 's/two-hosts.up/two-host\/up/' \
+    's/exec left ping/exec lift ping/' 's/^sudo ip netns.*/&\necho one more/'; do
+    sed "$typo" README.md > "$dir/README.typo"
+    ! cmp -s README.md "$dir/README.typo" || fail "README.md has nothing that $typo changes"
+    ! front_page "$dir/README.typo" > /dev/null || fail "a README is right after $typo"
+    examples/two-hosts/down > /dev/null 2>&1 || true
+done
+echo "examples: from the clone to the ping as README.md has it, and six typing errors noticed"

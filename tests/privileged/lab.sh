@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The lab beyond the process: the search through a switch elsewhere, over packet sockets, AF_XDP, with trafgen and tcpreplay, and what
-# it counts as lost, out of order and astray; the Prometheus endpoint, judged by promtool.
+# it counts as lost, out of order and astray; what the autopilot says of a slow port; the Prometheus endpoint, judged by promtool.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 
@@ -61,6 +61,16 @@ grep -q '^sluice: stopped: the trials so far are kept' "$dir/stopped.txt" || fai
 none_left() { [ -z "$(pgrep -f "tcpreplay.*$dir/in.pcap")" ]; }
 until_true none_left || fail "the generator goes on after its search"
 
+# At 50 Mbit/s on packet sockets the autopilot neither tries nor claims anything, and says why.
+sed 's/fill(0, 18)/fill(0, 958)/' "$dir/frame" > "$dir/long-frame"
+trafgen --out "$dir/long.pcap" --conf "$dir/long-frame" --num 100 > /dev/null
+ip netns exec "$s" tcpreplay --intf1=g1 --mbps=50 --loop=1000000 --duration=90 "$dir/long.pcap" > "$dir/replayed" 2>&1 &
+replay=$!
+of_s1() { ctl sluice/autopilot-show | sed -n '/port: s1 /,/port: [^s]\|port: s[^1]/p' > "$dir/autopilot"; }
+is_low() { of_s1 && grep -q 'now: load is low: no packet waits, so nothing is tried and nothing measured' "$dir/autopilot"; }
+until_true is_low || fail "at 50 Mbit/s the autopilot says: $(cat "$dir/autopilot" "$dir/replayed")"
+! grep -q 'flies\|cycles/pkt\|changes too often' "$dir/autopilot" || fail "at low load the autopilot tries or claims: $(cat "$dir/autopilot")"
+kill "$replay"
 ip netns exec "$s" curl -sf http://127.0.0.1:9155/metrics > "$dir/metrics" || fail "no metrics"
 promtool check metrics < "$dir/metrics" || fail "promtool does not like the metrics"
 grep -q '^sluice_port_sent_packets_total{port="s2",type="af_packet"} [1-9]' "$dir/metrics" || fail "no packets counted"

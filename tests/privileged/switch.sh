@@ -60,6 +60,11 @@ ip netns exec "$a" ping -q -c 1 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping thr
 [ "$(ctl dpctl/ct-get-nconns)" -ge 1 ] || fail "no connection"
 ovs-ofctl ct-flush "unix:$dir/run/br0.mgmt" zone=7 'ct_nw_src=10.9.0.1' || fail "ovs-ofctl ct-flush"
 [ "$(ctl dpctl/ct-get-nconns)" = 0 ] || fail "the connection was not flushed: $(ctl dpctl/dump-conntrack)"
+ip netns exec "$a" ping -q -c 1 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping through ct"
+OVS_RUNDIR=$dir/run ovs-ofctl ct-flush br0 zone=8 || fail "ovs-ofctl ct-flush by the bridge's name"
+[ "$(ctl dpctl/ct-get-nconns)" -ge 1 ] || fail "another zone's connection was flushed"
+OVS_RUNDIR=$dir/run ovs-ofctl ct-flush br0 zone=7 || fail "ovs-ofctl ct-flush by the bridge's name"
+[ "$(ctl dpctl/ct-get-nconns)" = 0 ] || fail "the zone was not flushed: $(ctl dpctl/dump-conntrack)"
 ctl bridge/del-flows br0 icmp
 ovs-ofctl add-flow "unix:$dir/run/br0.mgmt" 'priority=9,tun_id=5,tun_src=192.0.2.1,actions=drop' || fail "no rule on tunnels"
 ctl bridge/dump-flows br0 | grep -q 'tun_id=0x5,tun_src=192.0.2.1' || fail "the rule on tunnels is not there"
