@@ -18,6 +18,13 @@ pub struct Loss {
 const UNDECIDED: &str = "undecided: ";
 
 impl Loss {
+    /// That a point misses an aim, or that it cannot be told: a point that is too noisy decides nothing, and is not passed over
+    /// in silence either.
+    pub fn at(point: &Point, what: &str) -> Loss {
+        let undecided = if verdict::spread(point.same_twice.as_ref()) > TIE { UNDECIDED } else { "" };
+        Loss { at: grid::name_of(&point.at), what: format!("{undecided}{what}") }
+    }
+
     /// Whether the point was too noisy to say that anything is lost.
     pub fn is_undecided(&self) -> bool {
         self.what.starts_with(UNDECIDED)
@@ -33,17 +40,9 @@ pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Ve
         let median = |arm: &str| point.figure(arm, figure).map(|stat| stat.median);
         let (own, theirs) = (median(ours)?, others.iter().filter_map(|arm| Some((median(arm)?, *arm))));
         let (least, best) = theirs.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        // Too noisy a point decides nothing, and is not passed over in silence either.
-        let undecided = if verdict::spread(point.same_twice.as_ref()) > TIE { UNDECIDED } else { "" };
-        (own > least * (1.0 + TIE)).then(|| Loss {
-            at: grid::name_of(&point.at),
-            what: format!(
-                "{undecided}{ours}: {} {figure}, {best}: {} ({:.2} times)",
-                text::number(own),
-                text::number(least),
-                own / least
-            ),
-        })
+        let (times, own_text, least_text) = (own / least, text::number(own), text::number(least));
+        let what = format!("{ours}: {own_text} {figure}, {best}: {least_text} ({times:.2} times)");
+        (own > least * (1.0 + TIE)).then(|| Loss::at(point, &what))
     };
     points.iter().filter_map(loss).collect()
 }

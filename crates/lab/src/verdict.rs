@@ -1,5 +1,6 @@
 //! Whether a measurement reaches a fixed number, or is too noisy to tell.
 
+use crate::record::Point;
 use crate::stat::Stat;
 use std::fmt::{self, Display};
 
@@ -26,6 +27,13 @@ impl Verdict {
             (false, true) => Verdict::Yes,
             (false, false) => Verdict::No,
         }
+    }
+}
+
+impl Verdict {
+    /// Whether what was reached at a point is at least `wanted`.
+    pub fn at(point: &Point, reached: f64, wanted: f64) -> Verdict {
+        Verdict::of(reached, wanted, spread(point.same_twice.as_ref()))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::peer::{OVS_CONFIGS, Workload, ours::Ours, ovs::Ovs, testpmd::Testpmd}
 use crate::record::{Axis, Findings, Point, Table};
 use crate::rig::{CYCLES, MPPS};
 use crate::text;
+use crate::verdict::{self, Verdict};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -99,6 +100,7 @@ impl Experiment for Peer {
                 "The switches take turns on one core; a run in which a switch did not send what its rules say is an \
                  error. testpmd forwards between the same ports: what is left of its cycles is the switch."
                     .to_owned(),
+                verdict::counted(points.iter().filter_map(verdict_of)),
             ],
             points,
         })
@@ -106,11 +108,9 @@ impl Experiment for Peer {
 
     fn losses(&self, points: &[Point]) -> Vec<Loss> {
         let loss = |point: &Point| {
-            let (best, theirs) = best_of_theirs(point)?;
-            let ratio = mpps(point, OURS)? / theirs;
-            let at = crate::grid::name_of(&point.at);
+            let (best, ratio) = over_the_best(point)?;
             let what = || format!("{ratio:.2} times the rate of {best}; at least {}", aim(point));
-            (ratio < aim(point)).then(|| Loss { at, what: what() })
+            (ratio < aim(point)).then(|| Loss::at(point, &what()))
         };
         points.iter().filter_map(loss).collect()
     }
@@ -138,6 +138,16 @@ fn best_of_theirs(point: &Point) -> Option<(&'static str, f64)> {
     rates.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// The peer's best configuration at a point, and our rate over its.
+fn over_the_best(point: &Point) -> Option<(&'static str, f64)> {
+    let (best, theirs) = best_of_theirs(point)?;
+    (theirs > 0.0).then_some((best, mpps(point, OURS)? / theirs))
+}
+
+fn verdict_of(point: &Point) -> Option<Verdict> {
+    over_the_best(point).map(|(_, ratio)| Verdict::at(point, ratio, aim(point)))
+}
+
 /// Ours over each of theirs, and over the best of theirs, named; and what the ports alone leave of ours.
 fn ratios(points: &[Point]) -> Table {
     let row = |point: &Point| {
@@ -151,10 +161,11 @@ fn ratios(points: &[Point]) -> Table {
         cells.push(best.map_or("n/a".to_owned(), |(name, _)| name.to_owned()));
         cells.push(ratio(best.map(|(_, mpps)| mpps)));
         cells.push(aim(point).to_string());
+        cells.push(verdict_of(point).map_or("n/a".to_owned(), |verdict| verdict.to_string()));
         cells.push(ratio(mpps(point, PORTS_ALONE)));
         cells
     };
-    let heads = ["best of the peer", "over the best", "at least", "over testpmd"].map(str::to_owned);
+    let heads = ["best of the peer", "over the best", "at least", "passes", "over testpmd"].map(str::to_owned);
     let theirs = OVS_CONFIGS.iter().map(|config| format!("over {}", config.name));
     Table {
         title: "Sluice's rate over the peer's".to_owned(),
@@ -186,6 +197,18 @@ mod tests {
         let want = ["0.90", "2.20", "2.40"].map(|ratio| format!("{ratio} times the rate of ovs smc; at least "));
         assert_eq!(losses.len(), 3, "{losses:?}");
         assert!(losses.iter().zip(want).all(|(loss, want)| loss.starts_with(&want)), "{losses:?}");
-        assert_eq!(ratios(&points).rows[3], ["100k", "24.00", "n/a", "2.40", "n/a", "ovs smc", "2.40", "2.5", "0.27"]);
+        assert_eq!(
+            ratios(&points).rows[3],
+            ["100k", "24.00", "n/a", "2.40", "n/a", "ovs smc", "2.40", "2.5", "no", "0.27"]
+        );
+        // A point that spreads by more than the margin is neither lost nor passed.
+        let noisy = |ours| Point { same_twice: Stat::of(vec![0.9, 1.02]), ..point(1e5, ours, 10.0) };
+        assert_eq!(Peer.losses(&[noisy(24.0)])[0].what, "undecided: 2.40 times the rate of ovs smc; at least 2.5");
+        assert!(Peer.losses(&[noisy(26.0)]).is_empty());
+        assert_eq!([24.0, 26.0].map(|ours| verdict_of(&noisy(ours))), [Some(Verdict::Undecided); 2]);
+        assert_eq!(
+            [24.0, 26.0].map(|ours| verdict_of(&point(1e5, ours, 10.0))),
+            [Some(Verdict::No), Some(Verdict::Yes)]
+        );
     }
 }

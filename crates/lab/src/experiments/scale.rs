@@ -119,10 +119,8 @@ fn cliffs(points: &[Point]) -> Vec<Loss> {
         let home = home(points, setting).unwrap_or(f64::INFINITY);
         let loss = move |point: &Point| {
             let ratio = cycles(point, setting) / home;
-            (ratio > CLIFF).then(|| Loss {
-                at: crate::grid::name_of(&point.at),
-                what: format!("{ratio:.2} times the cycles of 1k flows, 20 subtables; at most {CLIFF}"),
-            })
+            let what = || format!("{ratio:.2} times the cycles of 1k flows, 20 subtables; at most {CLIFF}");
+            (ratio > CLIFF).then(|| Loss::at(point, &what()))
         };
         points.iter().filter_map(loss)
     };

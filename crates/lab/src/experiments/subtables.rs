@@ -66,10 +66,8 @@ fn behind_the_seed(points: &[Point], cell: &SeedCell) -> Option<Loss> {
     let point = points.iter().find(|p| p.at("flows") == cell.flows && p.at("subtables") == cell.subtables)?;
     let median = |arm: &str| Some(point.figure(arm, CYCLES)?.median);
     let (gain, seeds) = (median(setting::PLAIN.name)? / median(cell.arm)?, cell.pps[1] / cell.pps[0]);
-    (gain < seeds).then(|| Loss {
-        at: format!("{} flows, {} subtables", text::count(cell.flows), text::count(cell.subtables)),
-        what: format!("{} gains {gain:.2} times over the plain search, the patch's own table {seeds:.2}", cell.arm),
-    })
+    let what = || format!("{} gains {gain:.2} times over the plain search, the patch's own table {seeds:.2}", cell.arm);
+    (gain < seeds).then(|| Loss::at(point, &what()))
 }
 
 fn set_up(at: &Place, arm: usize) -> Result<Ready> {

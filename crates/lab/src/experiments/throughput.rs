@@ -8,7 +8,8 @@ use crate::loss::Loss;
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::{EMC_SHARE, MEGAFLOW_SHARE, MPPS, SMC_SHARE, Sample};
 use crate::setting::{self, Setting};
-use crate::{switch, text, verdict};
+use crate::verdict::{self, Verdict};
+use crate::{switch, text};
 use anyhow::Result;
 use sluice_datapath::Settings;
 use sluice_fate::Counter;
@@ -80,6 +81,10 @@ impl Experiment for Throughput {
                 "Rules: in_port=1 to port 2 and back, as in the seed. Flows differ in source and destination address. Where \
                  the generator cannot send as fast as the switch forwards, the rate is the generator's."
                     .to_owned(),
+                format!(
+                    "The switch left to itself carries at least {WANTED} of the best forced setting's rate: {}",
+                    verdict::counted(points.iter().filter_map(verdict_of))
+                ),
             ],
             points,
         })
@@ -87,17 +92,28 @@ impl Experiment for Throughput {
 
     fn losses(&self, points: &[Point]) -> Vec<Loss> {
         let loss = |point: &Point| {
-            let rate = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
-            let auto = rate(setting::AUTO.name)?;
-            let forced = SETTINGS[..4].iter().filter_map(|s| Some((s.name, rate(s.name)?)));
-            let (name, best) = forced.max_by(|a, b| a.1.total_cmp(&b.1))?;
-            (auto < best * (1.0 - verdict::MARGIN)).then(|| Loss {
-                at: crate::grid::name_of(&point.at),
-                what: format!("auto: {auto:.2} Mpps, {name}: {best:.2}"),
-            })
+            let (auto, name, best) = auto_and_best(point)?;
+            let what = || format!("auto: {auto:.2} Mpps, {name}: {best:.2}");
+            (auto < best * WANTED).then(|| Loss::at(point, &what()))
         };
         points.iter().filter_map(loss).collect()
     }
+}
+
+/// What the switch left to itself is to carry, as a share of the best forced setting's rate.
+const WANTED: f64 = 1.0 - verdict::MARGIN;
+
+/// The rate of the switch left to itself; the best forced setting and its rate.
+fn auto_and_best(point: &Point) -> Option<(f64, &'static str, f64)> {
+    let rate = |setting: &Setting| point.figure(setting.name, MPPS).map(|stat| stat.median);
+    let forced = SETTINGS[..4].iter().filter_map(|s| Some((s.name, rate(s)?)));
+    let (name, best) = forced.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((rate(&setting::AUTO)?, name, best))
+}
+
+fn verdict_of(point: &Point) -> Option<Verdict> {
+    let (auto, _, best) = auto_and_best(point)?;
+    (best > 0.0).then(|| Verdict::at(point, auto / best, WANTED))
 }
 
 fn names() -> Vec<&'static str> {
@@ -241,5 +257,29 @@ mod tests {
                 set_up(&place([("flows", flows), (FRAME, frame)]), arm).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_noisy_point_is_neither_lost_nor_passed() {
+        use crate::record::Arm;
+        use crate::stat::Stat;
+        let arm = |setting: &Setting, mpps: f64| Arm {
+            name: setting.name.to_owned(),
+            figures: [(MPPS.to_owned(), Stat::of(vec![mpps]).unwrap())].into(),
+            not_applicable: None,
+        };
+        let point = |auto: f64, twice: [f64; 2]| Point {
+            at: place([("flows", 100.0), (FRAME, 64.0)]),
+            arms: vec![arm(&setting::EMC, 10.0), arm(&setting::SMC, 8.0), arm(&setting::AUTO, auto)],
+            same_twice: Stat::of(twice.to_vec()),
+            steal_percent: 0.0,
+        };
+        let lost = |auto, twice| Throughput.losses(&[point(auto, twice)]).pop().map(|loss| loss.what);
+        assert_eq!(lost(9.0, [1.0, 1.0]).unwrap(), "auto: 9.00 Mpps, emc: 10.00");
+        assert_eq!(lost(9.0, [0.9, 1.1]).unwrap(), "undecided: auto: 9.00 Mpps, emc: 10.00");
+        assert_eq!((lost(9.8, [1.0, 1.0]), lost(9.8, [0.9, 1.1])), (None, None));
+        let verdicts =
+            [9.0, 9.8].map(|auto| [[1.0, 1.0], [0.9, 1.1]].map(|twice| verdict_of(&point(auto, twice)).unwrap()));
+        assert_eq!(verdicts, [[Verdict::No, Verdict::Undecided], [Verdict::Yes, Verdict::Undecided]]);
     }
 }

@@ -4,13 +4,14 @@ use super::peer::{PROGRAMS_OF_OVS, missing_program};
 use super::table_of;
 use crate::cores::Bound;
 use crate::experiment::Experiment;
-use crate::grid::{Grid, Place, Ready, name_of, place};
+use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
 use crate::loss::Loss;
 use crate::peer::tunnel::{Ours, Task, Theirs};
 use crate::peer::{OVS_CONFIGS, ours};
 use crate::record::{Findings, Point, Table};
 use crate::rig::{CYCLES, MPPS};
+use crate::verdict::{self, Verdict};
 use anyhow::Result;
 use sluice_tunnel::TunnelKind;
 use std::time::Duration;
@@ -89,6 +90,7 @@ impl Experiment for Tunnel {
                  a connection, in both directions. The switches take turns on one core, in network namespaces of their own; \
                  a run in which a switch did not send what it received is an error."
                     .to_owned(),
+                verdict::counted(points.iter().filter_map(verdict_of)),
             ],
             points,
         })
@@ -98,7 +100,7 @@ impl Experiment for Tunnel {
         let loss = |point: &Point| {
             let ratio = ratio(point)?;
             let what = format!("{ratio:.2} times the rate of the peer's best; at least {AIM}");
-            (ratio < AIM).then(|| Loss { at: name_of(&point.at), what })
+            (ratio < AIM).then(|| Loss::at(point, &what))
         };
         points.iter().filter_map(loss).collect()
     }
@@ -128,14 +130,19 @@ fn ratio(point: &Point) -> Option<f64> {
     (best > 0.0).then_some(mpps(OURS)? / best)
 }
 
+fn verdict_of(point: &Point) -> Option<Verdict> {
+    ratio(point).map(|ratio| Verdict::at(point, ratio, AIM))
+}
+
 fn ratios(points: &[Point]) -> Table {
     let row = |point: &Point| {
         let mut cells: Vec<String> = PLACES.iter().map(|name| crate::text::count(point.at(name))).collect();
         cells.push(ratio(point).map_or("n/a".to_owned(), |ratio| format!("{ratio:.2}")));
         cells.push(AIM.to_string());
+        cells.push(verdict_of(point).map_or("n/a".to_owned(), |verdict| verdict.to_string()));
         cells
     };
-    let heads = PLACES.into_iter().chain(["over the best", "at least"]);
+    let heads = PLACES.into_iter().chain(["over the best", "at least", "passes"]);
     Table {
         title: "Sluice's rate over the peer's".to_owned(),
         columns: heads.map(str::to_owned).collect(),
@@ -165,6 +172,13 @@ mod tests {
         let losses = Tunnel.losses(&[point(7.6), point(8.4)]);
         assert_eq!(losses.len(), 1);
         assert!(losses[0].what.starts_with("1.90 times"), "{}", losses[0].what);
-        assert_eq!(ratios(&[point(8.4)]).rows[0], ["1", "0", "1", "100", "2.10", "2"]);
+        assert_eq!(ratios(&[point(8.4)]).rows[0], ["1", "0", "1", "100", "2.10", "2", "yes"]);
+        let noisy = |ours| Point { same_twice: Stat::of(vec![1.0, 1.08]), ..point(ours) };
+        assert_eq!(
+            Tunnel.losses(&[noisy(7.6)])[0].what,
+            "undecided: 1.90 times the rate of the peer's best; at least 2"
+        );
+        assert!(Tunnel.losses(&[noisy(8.4)]).is_empty());
+        assert_eq!([7.6, 8.4].map(|ours| verdict_of(&noisy(ours))), [Some(Verdict::Undecided); 2]);
     }
 }
