@@ -32,6 +32,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod bpf;
 mod config;
 mod device_status;
 #[cfg(feature = "dpdk")]

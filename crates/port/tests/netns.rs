@@ -24,6 +24,11 @@ const CASES: &[Case] = &[
     ("af_packet::a_thread_can_sleep_until_there_are_packets", || {
         link::a_thread_can_sleep_until_there_are_packets("system")
     }),
+    ("af_packet::a_lone_packet_is_handed_over_at_once", || link::a_lone_packet_is_handed_over_at_once("af_packet")),
+    ("af_packet::a_packet_that_no_header_describes_stops_nobody", || {
+        link::a_packet_that_no_header_describes_stops_nobody("af_packet")
+    }),
+    ("af_packet::segments_of_udp_are_split", || link::segments_of_udp_are_split("af_packet")),
     ("af_packet::captures_show_what_it_sends", || link::captures_show_what_it_sends("af_packet")),
     ("af_packet::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_packet")),
     ("af_xdp::pings_of_all_sizes", || link::pings_of_all_sizes("af_xdp")),
@@ -33,6 +38,7 @@ const CASES: &[Case] = &[
     ("af_xdp::a_flood_leaks_nothing", || link::a_flood_leaks_nothing("af_xdp")),
     ("af_xdp::queues_share_the_flows", || link::queues_share_the_flows("af_xdp")),
     ("af_xdp::it_comes_back_with_its_device", || link::it_comes_back_with_its_device("af_xdp")),
+    ("af_xdp::a_lone_packet_is_handed_over_at_once", || link::a_lone_packet_is_handed_over_at_once("af_xdp")),
     ("af_xdp::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_xdp")),
     ("af_xdp::generic_mode_works_and_says_what_it_means", link::generic_mode_works_and_says_what_it_means),
     ("af_xdp::a_driver_without_xdp_falls_back_and_says_so", link::a_driver_without_xdp_falls_back_and_says_so),

@@ -1,15 +1,20 @@
-//! AF_PACKET ports: any kernel Ethernet device, without driver support and without a program in the kernel.
+//! AF_PACKET ports: any kernel Ethernet device, without driver support.
 //!
-//! Receives through a ring shared with the kernel (TPACKET_V3), with one copy into a pool buffer; sends a batch with
+//! Receives through a ring shared with the kernel (TPACKET_V2), with one copy into a pool buffer; sends a batch with
 //! one system call. The kernel passes VLAN tags separately, which are put back, and leaves checksums and segmentation
 //! between local sockets undone, which is completed here. The kernel's own stack also sees the packets; give the device
 //! no address if it should not.
 //!
-//! A lone packet waits for the kernel to hand over its block, which a timer of a millisecond does: half of that on
-//! average (measured: 539 µs; AF_XDP takes 7). A shorter wait is not possible: the timer counts milliseconds, a block
-//! ends with the packet that does not fit however short the block is, and a block that is being filled does not tell
-//! which of its packets are complete. TPACKET_V2 hands over each packet at once, but in slots of the longest packet's
-//! size.
+//! The kernel hands over each packet when it has written it, in a slot that holds a frame of the usual MTU. What is longer
+//! (jumbo frames, large segments) waits whole in the socket's queue, from which it is taken when its slot's turn comes: a
+//! system call each. TPACKET_V3 packs packets of any size behind each other, but hands over whole blocks by a timer: a lone
+//! packet waits half a millisecond and, on a busy machine, 20. Plain `recvmmsg`, as Open vSwitch receives, hands over at
+//! once, too, for fifteen times the cycles a packet on the PMD's core
+//! ([record](../../../../benches/record/epyc-avx512-2vcpu-kvm/2026-11-25-af-packet.txt)).
+//!
+//! The kernel stops using a ring after a large packet that a virtio-net header cannot describe, such as SCTP's
+//! ([`sys::RxRing::is_stuck`]). A filter keeps these out where programs may be loaded (capability BPF); a ring that stopped
+//! all the same is replaced by [`Port::service`].
 //!
 //! When the device disappears, the port is down; [`Port::service`] opens the device again when one of its name is back.
 
@@ -20,6 +25,7 @@ mod sys;
 pub(crate) use sender::{PacketTx, Sender, SharedSender};
 
 use crate::OptionKey;
+use crate::bpf::sys::load_large_filter;
 use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::offload::{Position, VnetHeader};
@@ -131,12 +137,25 @@ impl Preparation {
 }
 
 fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
-    let rings = (0..n).map(|_| sys::RxRing::open(index)).collect::<io::Result<Vec<_>>>()?;
+    let mut rings = (0..n).map(|_| sys::RxRing::open(index)).collect::<io::Result<Vec<_>>>()?;
     if n > 1 {
-        sys::RxRing::spread(&rings)?;
+        sys::RxRing::spread(&mut rings)?;
     }
-    rings.iter().try_for_each(sys::RxRing::let_in)?;
+    let filter = large_filter();
+    rings.iter().try_for_each(|ring| ring.let_in(filter.as_ref()))?;
     Ok(rings)
+}
+
+/// The filter of packets that would stop a ring, if this process may load one.
+fn large_filter() -> Option<OwnedFd> {
+    let release = rustix::system::uname();
+    load_large_filter(describes_udp(&release.release().to_string_lossy())).ok()
+}
+
+/// Whether virtio-net headers of this kernel describe large packets of UDP. Source: Linux 860b7f27b8f7, since 6.2.
+fn describes_udp(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(2))
 }
 
 impl PacketPort {
@@ -152,6 +171,20 @@ impl PacketPort {
             *slot.lock() = Some(Sender::open(index)?);
         }
         self.index = index;
+        Ok(())
+    }
+
+    /// Replaces rings that the kernel no longer uses.
+    fn replace_stuck_rings(&self) -> io::Result<()> {
+        for (slot, socket) in self.rings.iter().zip(&self.sockets) {
+            let Some(group) = slot.lock().as_mut().and_then(sys::RxRing::is_stuck) else { continue };
+            let ring = sys::RxRing::successor(self.index, group)?;
+            netdev::sys::replace(socket, ring.socket())?;
+            ring.let_in(large_filter().as_ref())?;
+            // Nothing is left in the old one.
+            let old = slot.lock().replace(ring);
+            self.lost.fetch_add(old.map_or(0, |mut old| old.take_lost()), Relaxed);
+        }
         Ok(())
     }
 }
@@ -212,10 +245,12 @@ impl Port for PacketPort {
             // A failure means that the device is still changing; the next try is soon.
             let _ = self.reopen(index);
         }
+        // The next try is soon.
+        let _ = self.replace_stuck_rings();
     }
 
     fn stats(&self) -> PortStats {
-        let lost: u64 = self.rings.iter().map(|slot| slot.lock().as_ref().map_or(0, sys::RxRing::lost)).sum();
+        let lost: u64 = self.rings.iter().map(|slot| slot.lock().as_mut().map_or(0, sys::RxRing::take_lost)).sum();
         let lost = self.lost.fetch_add(lost, Relaxed) + lost;
         let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
         stats.rx_missed = lost;
@@ -255,7 +290,11 @@ impl RxQueue for PacketRx {
         let mut guard = slot.lock();
         let Some(ring) = guard.as_mut() else { return };
         let first = batch.len();
-        while batch.len() < BATCH_MAX {
+        // At most as many slots as packets, whatever becomes of these.
+        for _ in 0..BATCH_MAX {
+            if batch.is_full() {
+                break;
+            }
             let Some(packet) = ring.current() else { break };
             let header = VnetHeader::read(packet.vnet).unwrap_or_default();
             let step = match header.is_large() {
@@ -294,7 +333,7 @@ impl PacketRx {
         frame.bytes_mut().copy_from_slice(packet.bytes);
         let finished = header.complete(frame.bytes_mut()).is_ok() && put_tag(&mut frame, packet.tag);
         if finished && self.mtu.admits(frame.bytes()) {
-            batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
+            batch.push(Packet::new(frame));
             return FrameResult::Done;
         }
         buffers.give_frame(frame);
@@ -327,7 +366,7 @@ impl PacketRx {
                 return FrameResult::Dropped(DropReason::RxError);
             }
             self.position = segments.position();
-            batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
+            batch.push(Packet::new(frame));
         }
         FrameResult::Done
     }
@@ -349,5 +388,24 @@ fn put_tag(frame: &mut Frame, tag: Option<(u16, u16)>) -> bool {
 impl TxQueue for PacketTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         self.send_batch(batch, buffers, tally);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_since_6_2_describe_large_packets_of_udp() {
+        for (release, describes) in [
+            ("6.2.0", true),
+            ("6.18.44-fc-v669", true),
+            ("10.0", true),
+            ("6.1.0-27-amd64", false),
+            ("5.15", false),
+            ("", false),
+        ] {
+            assert_eq!(describes_udp(release), describes, "{release}");
+        }
     }
 }

@@ -11,14 +11,23 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 
-/// Size of a block, which the kernel hands over as a whole: the smallest power of two that holds the largest frame, 64
-/// KiB and its headers.
+/// Size of a slot: a whole frame of an MTU of 1500 with a VLAN tag, behind the kernel's headers ([`HEADERS`]). An odd
+/// multiple of a cache line, so that headers of successive slots are in different sets of the caches.
+const SLOT_SIZE: usize = 1600;
+/// The kernel's headers in front of a frame: `tpacket2_hdr`, `sockaddr_ll`, the virtio-net header, and what aligns them.
+const HEADERS: usize = 76;
+const _: () = assert!(HEADERS + 1500 + 14 + 4 <= SLOT_SIZE && SLOT_SIZE % 128 == 64);
+/// Size of a block of slots, which the kernel allocates as a whole.
 const BLOCK_SIZE: usize = 128 << 10;
-/// Blocks of a ring: 8 MiB. A block that is handed over because of its age uses one of them however little it holds, so
-/// a ring lasts for this many milliseconds while another process has our core.
+const SLOTS_PER_BLOCK: usize = BLOCK_SIZE / SLOT_SIZE;
+/// Blocks of a ring: 8 MiB.
 const BLOCKS: usize = 64;
-/// Milliseconds after which a block is handed over that is not full; less is not possible.
-const RETIRE_MS: u32 = 1;
+const SLOTS: usize = BLOCKS * SLOTS_PER_BLOCK;
+/// Bytes of memory that packets may have which wait outside of the ring, since they are longer than a slot. As many as the
+/// ring has; the kernel counts twice as much, for its own data about them.
+const QUEUE_BYTES: libc::c_int = (BLOCKS * BLOCK_SIZE) as libc::c_int;
+/// Bytes for a packet that is longer than a slot. IPv6 allows longer ones than the usual 64 KiB, if devices are told so.
+const LONG_BYTES: usize = 128 << 10;
 
 /// A virtio-net header without its buffer count, which precedes each packet.
 const VNET_HEADER: usize = 10;
@@ -33,22 +42,34 @@ struct ReadOption<T> {
 /// The group of sockets that share packets, and how.
 const FANOUT: ReadOption<libc::c_int> = ReadOption { name: libc::PACKET_FANOUT, value: PhantomData };
 /// What a ring has counted since it was asked last.
-const STATISTICS: ReadOption<libc::tpacket_stats_v3> = ReadOption { name: libc::PACKET_STATISTICS, value: PhantomData };
+const STATISTICS: ReadOption<libc::tpacket_stats> = ReadOption { name: libc::PACKET_STATISTICS, value: PhantomData };
 
-const DESCRIPTOR: usize = size_of::<libc::tpacket_block_desc>();
-const STATUS_AT: usize = offset_of!(libc::tpacket_block_desc, hdr);
-const PACKET_HEADER: usize = size_of::<libc::tpacket3_hdr>();
+const STATUS_AT: usize = offset_of!(libc::tpacket2_hdr, tp_status);
 
 /// A socket that receives through a ring.
 #[derive(Debug)]
 pub(super) struct RxRing {
     fd: OwnedFd,
     map: NonNull<u8>,
-    /// The current block.
-    block: usize,
-    /// Its packets that remain, and where the next begins; both 0 while the kernel owns the block.
-    left: u32,
+    /// Where the current slot begins.
     at: usize,
+    /// A packet that was longer than its slot, behind its virtio-net header.
+    long: Box<[u8]>,
+    /// The bytes of `long` that are the current slot's packet, once it was fetched, and whether that is all of it.
+    fetched: Option<(usize, bool)>,
+    /// The sockets that packets are spread over, if there are several.
+    group: Option<libc::c_int>,
+    /// Packets that were lost and not told of yet.
+    lost: u64,
+    /// What the kernel has counted since the ring was last looked after.
+    lately: Counted,
+}
+
+/// Packets that the kernel put into a ring, and that it did not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    accepted: u64,
+    lost: u64,
 }
 
 // SAFETY: this value owns the mapping together with the kernel; the mapping is not tied to a thread.
@@ -62,7 +83,6 @@ pub(super) struct RingPacket<'a> {
     pub(super) vnet: &'a [u8],
     /// The outer VLAN tag, which the kernel removes: its type and control information.
     pub(super) tag: Option<(u16, u16)>,
-    pub(super) rx_hash: u32,
     /// Whether the packet is truncated.
     pub(super) is_cut: bool,
 }
@@ -71,18 +91,20 @@ impl RxRing {
     /// Opens a socket on the device with that index. It receives packets once `let_in` is called.
     pub(super) fn open(device: u32) -> io::Result<Self> {
         let fd = socket()?;
-        set(&fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
+        set(&fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
         set(&fd, libc::PACKET_VNET_HDR, &1)?;
         set(&fd, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        // What is longer than a slot waits in the socket's queue.
+        set(&fd, libc::PACKET_COPY_THRESH, &1)?;
+        // Without the privilege, in a user namespace, the system's limit is what there is.
+        set_at(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &QUEUE_BYTES)
+            .or_else(|_| set_at(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &QUEUE_BYTES))?;
         shut(&fd)?;
-        let request = libc::tpacket_req3 {
+        let request = libc::tpacket_req {
             tp_block_size: BLOCK_SIZE as u32,
             tp_block_nr: BLOCKS as u32,
-            tp_frame_size: BLOCK_SIZE as u32,
-            tp_frame_nr: BLOCKS as u32,
-            tp_retire_blk_tov: RETIRE_MS,
-            tp_sizeof_priv: 0,
-            tp_feature_req_word: libc::TP_FT_REQ_FILL_RXHASH,
+            tp_frame_size: SLOT_SIZE as u32,
+            tp_frame_nr: SLOTS as u32,
         };
         set_struct(&fd, libc::PACKET_RX_RING, &request)?;
         let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
@@ -93,7 +115,8 @@ impl RxRing {
             return Err(io::Error::last_os_error());
         }
         let map = NonNull::new(map.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let ring = RxRing { fd, map, block: 0, left: 0, at: 0 };
+        let (long, lately) = (vec![0; VNET_HEADER + LONG_BYTES].into(), Counted::default());
+        let ring = RxRing { fd, map, at: 0, long, fetched: None, group: None, lost: 0, lately };
         let promiscuous = libc::packet_mreq {
             mr_ifindex: device as libc::c_int,
             mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -110,99 +133,125 @@ impl RxRing {
         &self.fd
     }
 
-    /// Starts receiving.
-    pub(super) fn let_in(&self) -> io::Result<()> {
-        set_at(&self.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+    /// Starts receiving, all packets or those that a program lets in.
+    pub(super) fn let_in(&self, filter: Option<&OwnedFd>) -> io::Result<()> {
+        match filter {
+            Some(filter) => set_at(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &filter.as_raw_fd()),
+            None => set_at(&self.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0),
+        }
     }
 
     /// Distributes packets over the sockets of `rings` by flow.
-    pub(super) fn spread(rings: &[RxRing]) -> io::Result<()> {
+    pub(super) fn spread(rings: &mut [RxRing]) -> io::Result<()> {
         // The first socket requests a group number; the others join the group.
         let unique = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID;
-        let Some((first, others)) = rings.split_first() else { return Ok(()) };
+        let Some((first, others)) = rings.split_first_mut() else { return Ok(()) };
         set(&first.fd, libc::PACKET_FANOUT, &((unique << 16) as libc::c_int))?;
         let group = get(&first.fd, FANOUT, 0)? & 0xffff;
-        let join = group | (libc::PACKET_FANOUT_HASH << 16) as libc::c_int;
-        others.iter().try_for_each(|ring| set(&ring.fd, libc::PACKET_FANOUT, &join))
+        first.group = Some(group);
+        others.iter_mut().try_for_each(|ring| ring.join(group))
+    }
+
+    fn join(&mut self, group: libc::c_int) -> io::Result<()> {
+        self.group = Some(group);
+        set(&self.fd, libc::PACKET_FANOUT, &(group | (libc::PACKET_FANOUT_HASH << 16) as libc::c_int))
+    }
+
+    /// A ring to take the place of one of this group, or that is alone.
+    pub(super) fn successor(device: u32, group: Option<libc::c_int>) -> io::Result<Self> {
+        let mut ring = RxRing::open(device)?;
+        group.map_or(Ok(()), |group| ring.join(group))?;
+        Ok(ring)
     }
 
     /// The current packet, if there is one.
     #[inline]
     pub(super) fn current(&mut self) -> Option<RingPacket<'_>> {
-        if self.left == 0 {
-            self.enter()?;
-        }
-        let at = self.at.checked_add(PACKET_HEADER).filter(|end| *end <= BLOCK_SIZE)? - PACKET_HEADER;
-        // SAFETY: the header is in this block, which is ours since `enter` checked it; it need not be aligned.
-        let header: libc::tpacket3_hdr = unsafe { self.base().add(at).cast().read_unaligned() };
-        let (start, len) = (at + usize::from(header.tp_mac), header.tp_snaplen as usize);
-        // The kernel guarantees these bounds; checking them is cheap.
-        if start < VNET_HEADER || start.checked_add(len).is_none_or(|end| end > BLOCK_SIZE) {
+        if self.status().load(Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: both ranges are in this block (checked above), which the kernel does not touch until `advance`
-        // returns it; that takes `&mut self`, so no slice lives then.
+        // SAFETY: the header is at the start of the slot, which is ours since its status says so; any bits are valid.
+        let header: libc::tpacket2_hdr = unsafe { self.base().cast().read_unaligned() };
+        let has = |status| header.tp_status & status != 0;
+        let tpid = if has(libc::TP_STATUS_VLAN_TPID_VALID) { header.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+        let tag = has(libc::TP_STATUS_VLAN_VALID).then_some((tpid, header.tp_vlan_tci));
+        if has(libc::TP_STATUS_COPY) {
+            let (len, is_cut) = self.fetch()?;
+            let (vnet, bytes) = self.long.split_at(VNET_HEADER);
+            return Some(RingPacket { bytes: &bytes[..len], vnet, tag, is_cut });
+        }
+        let (start, len) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        // The kernel guarantees these bounds; checking them is cheap. What does not hold them is a packet without bytes.
+        let fits = start >= VNET_HEADER && start.checked_add(len).is_some_and(|end| end <= SLOT_SIZE);
+        let (start, len) = if fits { (start, len) } else { (VNET_HEADER, 0) };
+        // SAFETY: both ranges are in this slot (checked above), which the kernel does not touch until `advance` returns
+        // it; that takes `&mut self`, so no slice lives then.
         let (bytes, vnet) = unsafe {
             let data = self.base().add(start);
             let vnet = std::slice::from_raw_parts(data.sub(VNET_HEADER).as_ptr(), VNET_HEADER);
             (std::slice::from_raw_parts(data.as_ptr(), len), vnet)
         };
-        let has = |status| header.tp_status & status != 0;
-        let tpid =
-            if has(libc::TP_STATUS_VLAN_TPID_VALID) { header.hv1.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
-        Some(RingPacket {
-            bytes,
-            vnet,
-            tag: has(libc::TP_STATUS_VLAN_VALID).then_some((tpid, header.hv1.tp_vlan_tci as u16)),
-            rx_hash: header.hv1.tp_rxhash,
-            is_cut: header.tp_snaplen < header.tp_len,
-        })
+        // A packet is cut that is longer than its slot and for which the socket's queue had no room.
+        Some(RingPacket { bytes, vnet, tag, is_cut: !fits || header.tp_snaplen < header.tp_len })
     }
 
-    /// Skips the current packet, and returns its block after the last one.
+    /// Takes the current packet out of the socket's queue: packets are in it in the order of their slots. Returns its
+    /// length, and whether it is truncated. None: a later call will find it.
+    #[cold]
+    fn fetch(&mut self) -> Option<(usize, bool)> {
+        if self.fetched.is_none() {
+            let (to, room) = (self.long.as_mut_ptr().cast(), self.long.len());
+            let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+            // SAFETY: `long` has the bytes that the kernel may write, and nobody else has a reference to them.
+            let taken = unsafe { libc::recv(self.fd.as_raw_fd(), to, room, flags) };
+            // An error that the device has reported meanwhile: the packet is still there.
+            let whole = usize::try_from(taken).ok()?.saturating_sub(VNET_HEADER);
+            self.fetched = Some((whole.min(room - VNET_HEADER), whole > room - VNET_HEADER));
+        }
+        self.fetched
+    }
+
+    /// Returns the slot of the current packet to the kernel.
     #[inline]
     pub(super) fn advance(&mut self) {
-        if self.left > 1 && self.at + PACKET_HEADER <= BLOCK_SIZE {
-            // SAFETY: as in `current`: inside a block that is ours.
-            let next = unsafe { self.base().add(self.at).cast::<u32>().read_unaligned() };
-            self.at += next as usize;
-            self.left -= 1;
-            return;
-        }
-        self.left = 0;
+        self.fetched = None;
         self.status().store(libc::TP_STATUS_KERNEL, Release);
-        self.block = (self.block + 1) % BLOCKS;
+        self.at = slot_behind(self.at);
     }
 
     /// Packets that were lost because the ring was full, since the last call.
-    pub(super) fn lost(&self) -> u64 {
-        let none = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        get(&self.fd, STATISTICS, none).map_or(0, |stats| u64::from(stats.tp_drops))
+    pub(super) fn take_lost(&mut self) -> u64 {
+        self.count();
+        std::mem::take(&mut self.lost)
     }
 
-    /// Moves to the first packet of the current block, if the block is ours.
-    #[inline]
-    fn enter(&mut self) -> Option<()> {
-        if self.status().load(Acquire) & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
-        // SAFETY: the descriptor is at the start of the block, which the kernel has just handed over; any bits are
-        // valid for it, and it has the version-1 form, the only one.
-        let header = unsafe { self.base().cast::<libc::tpacket_block_desc>().read_unaligned().hdr.bh1 };
-        if header.num_pkts == 0 || (header.offset_to_first_pkt as usize) < DESCRIPTOR {
-            self.advance();
-            return None;
-        }
-        (self.left, self.at) = (header.num_pkts, header.offset_to_first_pkt as usize);
-        Some(())
+    /// Whether the kernel no longer uses the ring, by what happened since the last call: it lost packets, put none into
+    /// the ring, and has room in it. Then the group that a successor joins.
+    ///
+    /// It happens after a packet for whose segmentation the virtio-net header has no value. The kernel has reserved a slot
+    /// for it before it sees that, and never releases the slot. Source: Linux, net/packet/af_packet.c, `tpacket_rcv`.
+    pub(super) fn is_stuck(&mut self) -> Option<Option<libc::c_int>> {
+        self.count();
+        let Counted { accepted, lost } = std::mem::take(&mut self.lately);
+        let has_room = self.status().load(Acquire) & libc::TP_STATUS_USER == 0;
+        (accepted == 0 && lost > 0 && has_room).then_some(self.group)
+    }
+
+    /// Asks the kernel what it has counted, which begins at zero again.
+    fn count(&mut self) {
+        let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let Ok(stats) = get(&self.fd, STATISTICS, none) else { return };
+        self.lost += u64::from(stats.tp_drops);
+        self.lately.lost += u64::from(stats.tp_drops);
+        self.lately.accepted += u64::from(stats.tp_packets.saturating_sub(stats.tp_drops));
     }
 
     fn base(&self) -> NonNull<u8> {
-        // SAFETY: `block` is below BLOCKS, so this is inside the mapping.
-        unsafe { self.map.add(self.block * BLOCK_SIZE) }
+        // SAFETY: `at` is where a slot begins (`slot_behind`), so this is inside the mapping.
+        unsafe { self.map.add(self.at) }
     }
 
-    /// The word by which the kernel and this program hand a block to each other.
+    /// The word by which the kernel and this program hand a slot to each other.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: the word is inside the mapping, at a multiple of 4, and both sides access it only atomically.
         unsafe { self.base().add(STATUS_AT).cast().as_ref() }
@@ -214,6 +263,14 @@ impl Drop for RxRing {
         // SAFETY: `open` made the mapping with this size; nobody else has it.
         unsafe { libc::munmap(self.map.as_ptr().cast(), BLOCKS * BLOCK_SIZE) };
     }
+}
+
+/// Where the slot behind the one at `at` begins: slots do not cross blocks, and the last one is followed by the first.
+#[inline]
+const fn slot_behind(at: usize) -> usize {
+    let next = at + SLOT_SIZE;
+    let is_in_block = next % BLOCK_SIZE + SLOT_SIZE <= BLOCK_SIZE;
+    (if is_in_block { next } else { next.next_multiple_of(BLOCK_SIZE) }) % (BLOCKS * BLOCK_SIZE)
 }
 
 /// Opens a socket that only sends, on the device with that index.
@@ -318,5 +375,20 @@ fn get<T: Copy>(fd: &OwnedFd, option: ReadOption<T>, mut value: T) -> io::Result
     match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option.name, to, &mut size) } {
         0 => Ok(value),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_follow_each_other_as_the_kernel_counts_them() {
+        let mut at = 0;
+        for slot in 0..2 * SLOTS {
+            let slot = slot % SLOTS;
+            assert_eq!(at, slot / SLOTS_PER_BLOCK * BLOCK_SIZE + slot % SLOTS_PER_BLOCK * SLOT_SIZE);
+            at = slot_behind(at);
+        }
     }
 }

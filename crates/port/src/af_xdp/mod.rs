@@ -10,7 +10,6 @@
 //!
 //! When the device disappears, the port is down; [`Port::service`] opens the device again when one of its name is back.
 
-mod bpf;
 mod checksum;
 mod queues;
 mod ring;
@@ -19,11 +18,11 @@ mod sys;
 
 use crate::OptionKey;
 use crate::af_packet::{PacketTx, Sender, SharedSender};
+use crate::bpf::sys::{Attached, Mode, SocketMap};
 use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
-use bpf::sys::{Attached, Mode, SocketMap};
 use parking_lot::Mutex;
 use queues::{Shaped, XdpRx, XdpTx};
 use sluice_mem::{FramePool, FreeFrames, HeapPool};

@@ -4,6 +4,7 @@ use crate::host::{Namespace, Rig, config, opened_with, sh};
 use sluice_fate::{Counter, DropReason};
 use sluice_mem::FramePool;
 use sluice_port::{Pools, PortConfig};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -304,6 +305,118 @@ pub fn a_thread_can_sleep_until_there_are_packets(kind: &str) {
             assert_eq!(near.rx[0].readiness().unwrap().as_raw_fd(), number);
         }
     }
+}
+
+/// Nobody waits for a timer: what was sent is there when it is looked for.
+pub fn a_lone_packet_is_handed_over_at_once(kind: &str) {
+    veth(1, 1);
+    let mut pools = Pools::new(1024);
+    let mut near = Rig::open(&config(kind, "v0", &[]), &mut pools).unwrap();
+    let mut far = Rig::open(&config(kind, "v1", &[]), &mut pools).unwrap();
+    let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+    let mut waits: Vec<Duration> = (0..51)
+        .map(|_| {
+            far.batch.push(far.buffers.write(&pool, &[0; 60]).unwrap());
+            far.send();
+            let start = Instant::now();
+            while near.batch.is_empty() {
+                assert!(start.elapsed() < Duration::from_secs(5), "{:?}", near.port.stats());
+                near.poll();
+            }
+            let waited = start.elapsed();
+            near.buffers.give_batch(&mut near.batch);
+            waited
+        })
+        .collect();
+    waits.sort();
+    assert!(waits[25] < Duration::from_micros(200), "{waits:?}");
+}
+
+/// Sends by a tap as a guest does that fragments UDP itself, which no header of today's kernels describes: lines of
+/// standard input say how many of these and then of small packets. Python, since the device takes calls that are unsafe
+/// here.
+const GUEST: &str = r#"
+import fcntl, os, struct, sys
+tap = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH", b"t0", 0x0002 | 0x1000 | 0x4000))
+os.system("sysctl -qw net.ipv6.conf.t0.disable_ipv6=1; ip link set t0 up")
+print("up", flush=True)
+ethernet = bytes.fromhex("020000000001" "020000000002" "0800")
+ip = lambda size: struct.pack(">BBHHHBBH8s", 0x45, 0, size, 0, 0, 64, 17, 0, bytes([10, 0, 0, 1, 10, 0, 0, 2]))
+for line in sys.stdin:
+    large, small = map(int, line.split())
+    for _ in range(large):
+        head = struct.pack("<BBHHHH", 1, 3, 42, 1000, 34, 6)
+        os.write(tap, head + ethernet + ip(3000) + struct.pack(">HHHH", 1, 2, 2980, 0) + bytes(2972))
+    for _ in range(small):
+        os.write(tap, bytes(10) + ethernet + ip(46) + struct.pack(">HHHH", 1, 2, 26, 0) + bytes(18))
+    print("sent", flush=True)
+"#;
+
+/// The kernel stops using a ring after such a packet; the port has another one soon.
+pub fn a_packet_that_no_header_describes_stops_nobody(kind: &str) {
+    let mut guest = Command::new("python3");
+    let mut guest = guest.args(["-c", GUEST]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, mut from) = (guest.stdin.take().unwrap(), BufReader::new(guest.stdout.take().unwrap()));
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    let mut rig = Rig::open(&config(kind, "t0", &[]), &mut Pools::new(1024)).unwrap();
+    let mut send = |large, small| {
+        writeln!(to, "{large} {small}").unwrap();
+        from.read_line(&mut line).unwrap();
+    };
+    let came = |rig: &mut Rig| {
+        rig.poll();
+        let n = rig.batch.iter().filter(|packet| packet.bytes().len() == 60).count();
+        rig.tally[Counter::Delivered] += rig.batch.len() as u64;
+        rig.buffers.give_batch(&mut rig.batch);
+        n
+    };
+    for _ in 0..3 {
+        send(0, 3);
+        assert_eq!(came(&mut rig), 3);
+        send(1, 0);
+        let start = Instant::now();
+        let mut n = 0;
+        while n == 0 {
+            assert!(start.elapsed() < Duration::from_secs(5), "{:?}", rig.port.stats());
+            send(0, 1);
+            rig.port.service();
+            n = came(&mut rig);
+        }
+        // What the other ring had no room for is counted.
+        assert!(rig.port.stats().rx_missed > 0, "{:?}", rig.port.stats());
+    }
+    assert_eq!(rig.tally.conserved(), Ok(()));
+    drop(to);
+    guest.wait().unwrap();
+}
+
+/// Datagrams that their sender leaves to the kernel to split, a few short ones in a packet that is no longer than others.
+const SENDER: &str = r#"
+import socket
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.setsockopt(17, 103, 100)
+for _ in range(10):
+    sock.sendto(b"".join(bytes([i]) * 100 for i in range(5)), ("10.9.0.2", 9))
+"#;
+
+/// They are datagrams of their own behind the port.
+pub fn segments_of_udp_are_split(kind: &str) {
+    veth(1, 1);
+    sh("ip addr add 10.9.0.1/24 dev v1; ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev v1");
+    let mut rig = Rig::open(&config(kind, "v0", &[]), &mut Pools::new(1024)).unwrap();
+    let status = Command::new("python3").args(["-c", SENDER]).status().unwrap();
+    assert!(status.success());
+    let (mut came, start) = (Vec::new(), Instant::now());
+    while came.len() < 50 && start.elapsed() < Duration::from_secs(5) {
+        rig.poll();
+        let datagrams = rig.batch.iter().filter(|packet| packet.bytes()[12..14] == [8, 0]);
+        came.extend(datagrams.map(|packet| packet.bytes()[42..].to_vec()));
+        rig.buffers.give_batch(&mut rig.batch);
+    }
+    let sent: Vec<_> = (0..50u8).map(|i| vec![i % 5; 100]).collect();
+    assert_eq!(came, sent, "{:?}", rig.port.stats());
 }
 
 pub fn what_cannot_be_opened_is_said(kind: &str) {

@@ -1,4 +1,5 @@
-//! A safe interface to bpf(2), for the one program that an AF_XDP port needs: five instructions, assembled here.
+//! A safe interface to bpf(2), for the programs that ports need, which are assembled here: five instructions that redirect
+//! what a device receives to AF_XDP sockets, and a filter for packet sockets.
 //!
 //! Source: Linux, include/uapi/linux/bpf.h; instruction encoding from Documentation/bpf/standardization.
 
@@ -12,6 +13,7 @@ const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// The program supports multi-buffer packets, without which large MTUs are refused.
@@ -22,6 +24,18 @@ const REDIRECT_MAP: u32 = 51;
 const XDP_PASS: u32 = 2;
 /// The offset of the receive queue's index in `struct xdp_md`.
 const RX_QUEUE_INDEX_AT: u16 = 16;
+
+/// Offsets in `struct __sk_buff`.
+const PROTOCOL_AT: u16 = 16;
+const GSO_SIZE_AT: u16 = 176;
+/// Where a load from the packet finds its network header. Source: Linux, include/uapi/linux/filter.h, SKF_NET_OFF.
+const NETWORK: u32 = -0x10_0000_i32 as u32;
+const PROTO_TCP: u32 = 6;
+const PROTO_UDP: u32 = 17;
+/// IPv6's extension headers that TCP may stand behind: hop-by-hop options, routing, destination options.
+const EXTENSIONS: [u32; 3] = [0, 43, 60];
+/// Instructions of the filter for packet sockets.
+const LARGE_FILTER: usize = 18;
 
 /// Bytes of an attribute block: more than any command here needs. The kernel requires unknown bytes to be zero.
 const ATTRIBUTES: usize = 128;
@@ -61,17 +75,17 @@ fn instruction(opcode: u8, registers: u8, offset: u16, immediate: u32) -> u64 {
 
 /// The map of sockets that packets are redirected to, by the device's receive queue.
 #[derive(Debug)]
-pub(in crate::af_xdp) struct SocketMap(OwnedFd);
+pub(crate) struct SocketMap(OwnedFd);
 
 /// A program attached to a device; detached on drop.
 #[derive(Debug)]
-pub(in crate::af_xdp) struct Attached {
+pub(crate) struct Attached {
     _link: OwnedFd,
 }
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::af_xdp) enum Mode {
+pub(crate) enum Mode {
     /// In the driver, before the kernel makes a socket buffer.
     Native,
     /// After the driver; works for every device.
@@ -80,21 +94,21 @@ pub(in crate::af_xdp) enum Mode {
 
 impl SocketMap {
     /// An empty map for `queues` queues.
-    pub(in crate::af_xdp) fn new(queues: u32) -> io::Result<Self> {
+    pub(crate) fn new(queues: u32) -> io::Result<Self> {
         // Type, key size, value size, entries.
         let words = [(0, MAP_TYPE_XSKMAP), (4, 4), (8, 4), (12, queues)];
         Ok(SocketMap(Attributes::new(&words, &[]).run_for_fd(MAP_CREATE)?))
     }
 
     /// Redirects packets of `queue` to a socket.
-    pub(in crate::af_xdp) fn insert(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn insert(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         let (key, value) = (queue, socket.as_raw_fd());
         let pointers = [(8, address(&key)), (16, address(&value))];
         Attributes::new(&[(0, self.0.as_raw_fd() as u32)], &pointers).run(MAP_UPDATE_ELEM).map(|_| ())
     }
 
     /// Attaches the program that redirects packets to these sockets.
-    pub(in crate::af_xdp) fn attach(&self, device: u32, mode: Mode) -> io::Result<Attached> {
+    pub(crate) fn attach(&self, device: u32, mode: Mode) -> io::Result<Attached> {
         let program = self.load()?;
         let mode = match mode {
             Mode::Generic => 2,
@@ -120,6 +134,43 @@ impl SocketMap {
         let pointers = [(8, address(&code)), (16, license.as_ptr().expose_provenance() as u64)];
         Attributes::new(&words, &pointers).run_for_fd(PROG_LOAD)
     }
+}
+
+/// Loads a filter for packet sockets that lets in what a virtio-net header can describe: packets that are not large, and
+/// large ones of TCP, or of UDP if `takes_udp`. Of large packets behind VLAN tags, or behind extension headers of IPv6, it
+/// lets in all.
+pub(crate) fn load_large_filter(takes_udp: bool) -> io::Result<OwnedFd> {
+    let code = large_filter(takes_udp);
+    let license = c"Apache-2.0";
+    let words = [(0, PROG_TYPE_SOCKET_FILTER), (4, code.len() as u32)];
+    let pointers = [(8, address(&code)), (16, license.as_ptr().expose_provenance() as u64)];
+    Attributes::new(&words, &pointers).run_for_fd(PROG_LOAD)
+}
+
+/// The filter's instructions. A jump's offset counts from the instruction behind it.
+fn large_filter(takes_udp: bool) -> [u64; LARGE_FILTER] {
+    let (ipv4, ipv6) = (u32::from(0x0800_u16.to_be()), u32::from(0x86dd_u16.to_be()));
+    let udp = if takes_udp { PROTO_UDP } else { PROTO_TCP };
+    [
+        instruction(0xbf, 0x16, 0, 0),               //  0: r6 = r1, which loads from packets want
+        instruction(0x61, 0x60, GSO_SIZE_AT, 0),     //  1: r0 = context->gso_size
+        instruction(0x15, 0x00, 13, 0),              //  2: if r0 == 0 goto 16
+        instruction(0x61, 0x67, PROTOCOL_AT, 0),     //  3: r7 = context->protocol
+        instruction(0x15, 0x07, 5, ipv4),            //  4: if r7 == IPv4 goto 10
+        instruction(0x55, 0x07, 10, ipv6),           //  5: if r7 != IPv6 goto 16
+        instruction(0x30, 0x00, 0, NETWORK + 6),     //  6: r0 = next header
+        instruction(0x15, 0x00, 8, EXTENSIONS[0]),   //  7: if r0 == hop-by-hop options goto 16
+        instruction(0x15, 0x00, 7, EXTENSIONS[1]),   //  8: if r0 == routing goto 16
+        instruction(0x05, 0x00, 1, 0),               //  9: goto 11
+        instruction(0x30, 0x00, 0, NETWORK + 9),     // 10: r0 = protocol
+        instruction(0x15, 0x00, 4, PROTO_TCP),       // 11: if r0 == TCP goto 16
+        instruction(0x15, 0x00, 3, udp),             // 12: if r0 == UDP goto 16
+        instruction(0x15, 0x00, 2, EXTENSIONS[2]),   // 13: if r0 == destination options goto 16
+        instruction(0xb7, 0x00, 0, 0),               // 14: r0 = nothing of it
+        instruction(0x95, 0x00, 0, 0),               // 15: exit
+        instruction(0xb7, 0x00, 0, i32::MAX as u32), // 16: r0 = all of it
+        instruction(0x95, 0x00, 0, 0),               // 17: exit
+    ]
 }
 
 fn address<T>(value: &T) -> u64 {
