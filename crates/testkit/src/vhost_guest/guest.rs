@@ -26,12 +26,16 @@ pub mod request {
     pub const RESET_OWNER: u32 = 4;
     /// Shares memory.
     pub const SET_MEM_TABLE: u32 = 5;
+    /// Names the memory in which written pages are noted.
+    pub const SET_LOG_BASE: u32 = 6;
     /// Says a ring's size.
     pub const SET_VRING_NUM: u32 = 8;
     /// Says where a ring is.
     pub const SET_VRING_ADDR: u32 = 9;
     /// Says where a ring begins.
     pub const SET_VRING_BASE: u32 = 10;
+    /// Stops a ring, and asks where.
+    pub const GET_VRING_BASE: u32 = 11;
     /// Starts a ring.
     pub const SET_VRING_KICK: u32 = 12;
     /// Names the descriptor that notifies the guest.
@@ -54,6 +58,8 @@ pub mod feature {
     pub const MERGEABLE: u64 = 1 << 15;
     /// The guest announces itself after a migration.
     pub const GUEST_ANNOUNCE: u64 = 1 << 21;
+    /// The switch notes the pages that it writes.
+    pub const LOG_ALL: u64 = 1 << 26;
     /// Descriptors may refer to tables.
     pub const INDIRECT: u64 = 1 << 28;
     /// Each side says when it wants to be notified.
@@ -68,6 +74,8 @@ pub mod feature {
 
 /// Features of the protocol.
 pub mod protocol_feature {
+    /// The frontend shares the log of written pages by a descriptor.
+    pub const LOG_SHMFD: u64 = 1 << 1;
     /// Chains in flight are recorded in a buffer that the frontend keeps.
     pub const INFLIGHT_SHMFD: u64 = 1 << 12;
 }
@@ -82,9 +90,9 @@ pub const INDIRECT: u16 = 4;
 /// A descriptor: address, length, flags, and the one that follows it in its table.
 pub type Described = (u64, u32, u16, u16);
 
-const MEMORY: u64 = 16 << 20;
+pub(super) const MEMORY: u64 = 16 << 20;
 /// The frontend's address of guest address 0.
-const USER: u64 = 0x7f00_0000_0000;
+pub(super) const USER: u64 = 0x7f00_0000_0000;
 /// Where the guest's buffers begin, behind its rings.
 pub const BUFFERS: u64 = 4 << 20;
 
@@ -237,6 +245,22 @@ impl Guest {
         self.memory.write_obj(high, GuestAddress(to + 8)).unwrap();
     }
 
+    /// Writes a table of descriptors that one of a ring refers to; the last parts are flags and successor.
+    pub fn write_table(&self, table: u64, parts: &[Described]) {
+        for (at, (address, len, flags, next)) in (table..).step_by(16).zip(parts.iter().copied()) {
+            // In a table of a packed ring one follows the other.
+            let of_packed = (address, len, 0, flags & !NEXT);
+            let described = if self.packed.is_some() { of_packed } else { (address, len, flags, next) };
+            let words = descriptor_words(described).map(u64::to_ne_bytes).concat();
+            self.memory.write_slice(&words, GuestAddress(at)).unwrap();
+        }
+    }
+
+    /// Negotiates features that do not concern rings which run.
+    pub fn say_features(&self, features: u64) {
+        self.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
+    }
+
     /// Makes a chain available that begins with this descriptor; `publish` shows it. A packed ring shows it at once.
     pub fn offer(&mut self, ring: u32, head: u16) {
         let next = &mut self.available[ring as usize];
@@ -299,6 +323,6 @@ pub fn descriptor_words((address, len, third, fourth): Described) -> [u64; 2] {
     [address, rest].map(u64::to_le)
 }
 
-fn words(words: [u32; 2]) -> Vec<u8> {
+pub(super) fn words(words: [u32; 2]) -> Vec<u8> {
     words.map(u32::to_le_bytes).concat()
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence,
+    AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Release, Ordering::SeqCst, compiler_fence,
 };
 use vm_memory::{FileOffset, MmapRegion};
 
@@ -165,7 +165,8 @@ impl DirtyLog {
         let last = address.saturating_add((len as u64).max(1) - 1) / LOG_PAGE;
         for page in address / LOG_PAGE..=last {
             let Some(byte) = usize::try_from(page / 8).ok().and_then(|at| bits.get(at)) else { return };
-            byte.fetch_or(1 << (page % 8), Relaxed);
+            // What was written is there for whoever finds the bit.
+            byte.fetch_or(1 << (page % 8), Release);
         }
     }
 }
