@@ -14,7 +14,7 @@ pub fn table(records: &[Record]) -> Table {
     let row = |record: &Record| {
         let size = match record.size {
             Size::Quick => "quick look",
-            Size::Full => "full run",
+            Size::Full => "full",
         };
         vec![record.experiment.clone(), record.about.clone(), verdict(record), size.to_owned()]
     };

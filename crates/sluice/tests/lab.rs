@@ -198,7 +198,10 @@ fn what_is_wrong_is_said_in_a_line() {
             vec!["search", PROFILE, "--max-rate", "-1", "--out", out],
             "--max-rate -1: expected a rate above --min-rate and at most 1e9",
         ),
-        (vec!["search", PROFILE, "--loss", "-1", "--out", out], "--loss -1: expected shares from 0 up to 1"),
+        (
+            vec!["search", PROFILE, "--loss", "-1", "--out", out],
+            "--loss -1: expected shares from 0 up to 1, such as 0.00002",
+        ),
         (vec!["search", PROFILE, "--out", "/dev/null/x"], "/dev/null/x: cannot be made: "),
         (vec!["search", PROFILE, "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),
         (vec!["scale", "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),

@@ -340,7 +340,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::OutOfRange { key, value, expected });
     }
     if let Some(value) = config.loss_limits.iter().copied().find(|l| !(0.0..1.0).contains(l)) {
-        return Err(ConfigError::OutOfRange { key: "loss_limits", value, expected: "shares from 0 up to 1" });
+        return Err(ConfigError::OutOfRange {
+            key: "loss_limits",
+            value,
+            expected: "shares from 0 up to 1, such as 0.00002",
+        });
     }
     if config.loss_limits.is_empty() { Err(ConfigError::NoLimits) } else { Ok(()) }
 }

@@ -80,6 +80,9 @@ const EXPECTED: [(&str, &str); 10] = [
 
 /// serde's message without the names of Rust's types.
 fn in_words_of_toml(message: &str) -> String {
+    if message.starts_with("missing field ") {
+        return format!("{message}; `sluice run --help-config` explains each key");
+    }
     let Some((before, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let known = EXPECTED.iter().find(|(name, _)| *name == expected);
     let example = match (expected, quoted(before)) {

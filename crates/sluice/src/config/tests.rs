@@ -284,7 +284,10 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         ("[switch\n".into(), "s.toml:1: "),
         ("[swich]\n".into(), "s.toml:1: swich: unknown field `swich`, expected one of `switch`, `datapath`, `bridge`"),
         (String::new(), "s.toml: bridge: no bridge; expected at least one [[bridge]]"),
-        ("[[bridge]]\n".into(), "s.toml:1: bridge[0]: missing field `name`"),
+        (
+            "[[bridge]]\n".into(),
+            "s.toml:1: bridge[0]: missing field `name`; `sluice run --help-config` explains each key",
+        ),
         (BRIDGE.replace("br0", "a/b"), "s.toml:2: bridge[0].name: \"a/b\"; expected 1 to 255 visible characters"),
         (BRIDGE.repeat(2), "s.toml:4: bridge[1].name: another bridge is named \"br0\""),
         (port("= 1", "= 65534"), "s.toml:5: bridge[0].port[0].ofport: port number 65534; expected 1 to 65279"),
