@@ -11,8 +11,9 @@ use sluice_flow::Match;
 /// What an allocation takes beside its content.
 const ALLOCATION: usize = 32;
 
-/// An entry of a hash table that has just grown: 8 bytes and a control byte, and 7 of 16 places in use.
-const HASH_ENTRY: usize = 9 * 16 / 7;
+/// An entry of a hash table that is growing: 8 bytes and a control byte; 7 of 16 places are in use, and the old table with half
+/// as many places is still there.
+const HASH_ENTRY: usize = 9 * (16 + 8) / 7;
 
 /// A hash table with few entries.
 const HASH_TABLE: usize = ALLOCATION + 4 * 8 + 2 * 16;

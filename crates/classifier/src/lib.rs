@@ -41,6 +41,7 @@ mod classifier;
 mod conjunction;
 mod field_trie;
 mod footprint;
+mod growing;
 mod hash;
 #[cfg(test)]
 mod invariants;

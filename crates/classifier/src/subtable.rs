@@ -2,13 +2,13 @@
 //! hashes.
 
 use crate::field_trie::{MAX_TRIES, TrieLookups};
-use crate::hash::{MaskedHash, spread};
+use crate::growing::GrowingTable;
+use crate::hash::MaskedHash;
 use crate::mask::{MaskWord, StagedMask};
 use crate::rule::{RuleId, RuleLink};
 use crate::stage::{KeyWords, TRIE_STAGE, or_word};
 use crate::trie::Trie;
 use arrayvec::ArrayVec;
-use hashbrown::HashTable;
 use sluice_flow::FlowKey;
 use sluice_flow::layout;
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ fn ports_word(ports: u32) -> u64 {
 /// priority first. `by_hash` finds entries; `stage_hashes[i]` counts them by the hash of their words up to stage `i`.
 pub(crate) struct Subtable {
     pub mask: StagedMask,
-    stage_hashes: ArrayVec<HashTable<(u32, u32)>, 3>,
-    by_hash: HashTable<(u32, u32)>,
+    stage_hashes: ArrayVec<GrowingTable, 3>,
+    by_hash: GrowingTable,
     words: Vec<u64>,
     /// Of an entry, its first rule; of an unused one, the next that is unused, so that removing allocates nothing.
     heads: Vec<RuleLink>,
@@ -65,8 +65,8 @@ impl Subtable {
         let mask = StagedMask::new(words);
         let ports_mask = ports_of(mask.bits_at(PORTS_WORD));
         Subtable {
-            stage_hashes: mask.stages().iter().skip(1).map(|_| HashTable::new()).collect(),
-            by_hash: HashTable::new(),
+            stage_hashes: mask.stages().iter().skip(1).map(|_| GrowingTable::default()).collect(),
+            by_hash: GrowingTable::default(),
             words: Vec::new(),
             heads: Vec::new(),
             unused: RuleLink::NONE,
@@ -117,8 +117,7 @@ impl Subtable {
     /// The entry that `key` matches.
     #[inline]
     pub fn find_entry(&self, key: &KeyWords, hash: u32) -> Option<u32> {
-        let same = |&(h, entry): &(u32, u32)| h == hash && self.matches(entry, key);
-        self.by_hash.find(spread(hash), same).map(|&(_, entry)| entry)
+        self.by_hash.find(hash, |entry| self.matches(entry, key))
     }
 
     pub fn find_exact(&self, key: &KeyWords) -> Option<u32> {
@@ -150,14 +149,12 @@ impl Subtable {
         }
         self.heads[entry as usize] = head.into();
         for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
-            match index.find_mut(spread(hash), |&(h, _)| h == hash) {
-                Some((_, count)) => *count += 1,
-                None => {
-                    index.insert_unique(spread(hash), (hash, 1), |&(h, _)| spread(h));
-                }
+            match index.find_mut(hash) {
+                Some(count) => *count += 1,
+                None => index.insert(hash, 1),
             }
         }
-        self.by_hash.insert_unique(spread(hashes.whole), (hashes.whole, entry), |&(h, _)| spread(h));
+        self.by_hash.insert(hashes.whole, entry);
         if self.ports_len != 0 {
             self.ports.insert(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
         }
@@ -171,16 +168,14 @@ impl Subtable {
             self.ports.remove(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
         }
         for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
-            if let Ok(mut found) = index.find_entry(spread(hash), |&(h, _)| h == hash) {
-                found.get_mut().1 -= 1;
-                if found.get().1 == 0 {
-                    found.remove();
+            if let Some(count) = index.find_mut(hash) {
+                *count -= 1;
+                if *count == 0 {
+                    index.remove(hash, |_| true);
                 }
             }
         }
-        if let Ok(found) = self.by_hash.find_entry(spread(hashes.whole), |&(_, e)| e == entry) {
-            found.remove();
-        }
+        self.by_hash.remove(hashes.whole, |other| other == entry);
         self.heads[entry as usize] = std::mem::replace(&mut self.unused, RuleLink(entry));
         self.by_hash.is_empty()
     }
@@ -235,7 +230,7 @@ impl Subtable {
             hash = self.hash_range(hash, key, from, end);
             if let Some(index) = self.stage_hashes.get(i) {
                 let stage_hash = hash.end();
-                if index.find(spread(stage_hash), |&(h, _)| h == stage_hash).is_none() {
+                if index.find(stage_hash, |_| true).is_none() {
                     self.look_at(end, looked_at);
                     return None;
                 }
