@@ -107,6 +107,12 @@ impl OfTable {
         self.capacity.configure(config);
     }
 
+    /// Takes its rules away, none of which is visible to a lookup.
+    pub fn take_rules(&mut self) -> Option<Box<Rules>> {
+        self.subtables.set(0);
+        self.rules.take()
+    }
+
     /// Removes a rule that is visible to no lookup. The caller drops what it leaves once the tables are not locked.
     pub fn remove(&mut self, id: RuleId, emptied: &mut Vec<EmptySubtable>) {
         if let Some(rules) = &mut self.rules {

@@ -2,7 +2,7 @@
 
 use crate::action_refs::{groups_of, meters_of};
 use crate::bridge::{Bridge, Rules, SwitchState};
-use crate::bridge_config::BridgeId;
+use crate::bridge_config::{BridgeId, N_TABLES};
 use crate::check::check_table;
 use crate::error::Error;
 use crate::expiry::RulePlace;
@@ -13,7 +13,7 @@ use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{is_learned, learned_with, select, with_actions};
+use crate::rule_select::{is_learned, learned_with, rules_of, select, with_actions};
 use sluice_classifier::LATEST;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
@@ -342,19 +342,45 @@ impl Ofproto {
 
     /// Removes rules that no lookup can see any more.
     fn remove_hidden(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
-        // Large subtables that become empty are freed when the lock is free again.
+        // Large tables and subtables that become empty are freed when the lock is free again.
         let mut emptied = Vec::new();
-        for chunk in hidden.chunks(CHUNK) {
+        let whole = self.take_hidden_tables(writer, id, &hidden);
+        let is_left = |h: &&HiddenRule| whole.iter().all(|(table, _)| *table != h.table);
+        for chunk in hidden.chunks(CHUNK).filter(|chunk| chunk.iter().any(|h| is_left(&h))) {
             self.change(writer, |state| {
                 let Some(bridge) = state.bridge_mut(id) else { return };
-                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id, &mut emptied));
+                let left = chunk.iter().filter(is_left);
+                left.for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id, &mut emptied));
             });
         }
+        drop(whole);
         for h in hidden {
             if let Some(reason) = h.reason {
                 writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
+    }
+
+    /// Takes away the rules of tables that have none but these hidden ones: that takes a moment, however many they are.
+    fn take_hidden_tables(&self, writer: &mut Writer, id: BridgeId, hidden: &[HiddenRule]) -> Vec<(u8, Box<Rules>)> {
+        let mut counts = [0; N_TABLES];
+        hidden.iter().for_each(|h| counts[usize::from(h.table)] += 1);
+        let whole: Vec<u8> = {
+            let state = self.state();
+            let Some(bridge) = state.bridge(id) else { return Vec::new() };
+            let is_whole = |table: &u8| {
+                let count = counts[usize::from(*table)];
+                count > CHUNK && rules_of(bridge, *table).is_some_and(|rules| rules.len() == count)
+            };
+            (0..N_TABLES as u8).filter(is_whole).collect()
+        };
+        if whole.is_empty() {
+            return Vec::new();
+        }
+        self.change(writer, |state| {
+            let bridge = state.bridge_mut(id).expect(STAYS);
+            whole.iter().filter_map(|&table| Some((table, bridge.tables[usize::from(table)].take_rules()?))).collect()
+        })
     }
 
     /// Removes rules whose timeout is over, a bounded number; the next call goes on. Returns how many.

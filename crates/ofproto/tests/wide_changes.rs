@@ -62,6 +62,35 @@ fn add_groups(ofproto: &Ofproto) {
     ofproto.ordered_bundle("br0", (1..=MANY).map(add), None, 0).unwrap();
 }
 
+/// The rules of a table that loses all of them are hidden in pieces, and then removed together; those of other tables one by
+/// one. What comes afterwards finds nothing of them.
+#[test]
+fn a_table_that_loses_all_its_rules_is_emptied_at_once() {
+    let ofproto = switch();
+    bridge(&ofproto, |_| "output:1".to_owned());
+    for text in ["table=2,priority=1,cookie=7,actions=output:1", "table=2,priority=2,actions=output:2"] {
+        ofproto.flow_mod("br0", &flow(text, FlowCommand::Add), 0).unwrap();
+    }
+    let others: Vec<FlowMod> = (0..40)
+        .map(|i| {
+            flow(&format!("table=3,priority=9,hard_timeout=5,ip,nw_src=10.0.0.{i},actions=drop"), FlowCommand::Add)
+        })
+        .collect();
+    ofproto.bundle("br0", &others, 0).unwrap();
+    let before = ofproto.write_holds();
+    let mut delete = vec![flow("table=1", FlowCommand::Delete), flow("table=3,ip", FlowCommand::Delete)];
+    delete.push(flow("table=2,cookie=7/-1", FlowCommand::Delete));
+    let counts = ofproto.bundle("br0", &delete, 0).unwrap();
+    let holds = ofproto.write_holds() - before;
+    assert_eq!((counts.deleted, rules(&ofproto)), (RULES + 41, 1));
+    assert!(holds < RULES as u64 / 16 + 20, "{holds} holds");
+    // New rules get the places of old ones, and keep to their own timeouts.
+    bridge(&ofproto, |_| "output:3".to_owned());
+    ofproto.tick(60_000);
+    assert_eq!(rules(&ofproto), RULES + 1);
+    assert_eq!(ofproto.rules("br0", &flow("table=1,ip,nw_dst=20.0.1.1", FlowCommand::Delete)).unwrap().len(), 1);
+}
+
 #[test]
 fn many_groups_are_deleted_with_many_rules() {
     let delete =
