@@ -40,6 +40,8 @@ pub enum Fate {
     Translated(Translation),
     /// They did not; the packet is dropped for this reason.
     Failed(DropReason),
+    /// They did not, since a control thread has them: the packet may ask again.
+    Busy,
 }
 
 /// The tables behind the datapath. One handle a PMD.
@@ -51,7 +53,8 @@ pub trait Upcall: Send {
     /// batch does not wait for one with each of its misses.
     fn begin_batch(&mut self) {}
 
-    /// The batch has no more misses.
+    /// The batch has no more misses. Not called if some were told [`Fate::Busy`]: changes are put off until these have asked
+    /// again, or have been dropped.
     fn end_batch(&mut self) {}
 
     /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.

@@ -9,6 +9,7 @@
 
 use crate::action_context::ActionContext;
 use crate::answers::{Answer, Followed};
+use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::capture::Cause;
 use crate::compose::{Composer, Replay};
@@ -17,7 +18,7 @@ use crate::execute::Executor;
 use crate::tx::{PortSlots, TxPorts, TxSlot};
 use crate::{CaptureVerdict, CapturedFlow};
 use sluice_action::{Action, PortNo};
-use sluice_fate::DropReason;
+use sluice_fate::{Counter, DropReason};
 use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_packet::{BATCH_MAX, Packet};
 
@@ -156,6 +157,8 @@ fn show_to_taps(batch: &Batch<'_, '_>, plans: &[Plan], context: &mut Context<'_,
                     }
                 }
                 Answer::Lost(reason) => verdict = CaptureVerdict::Dropped(*reason),
+                // It is shown when it has asked again.
+                Answer::Later => continue,
             }
         }
         if let Step::Drop(reason) = plans[i].step() {
@@ -221,6 +224,7 @@ fn execute(
         None => match batch.answers.of(i) {
             Answer::Follow(followed) => (&followed.actions, followed.no_output),
             Answer::Lost(reason) => return context.discard(packet, *reason),
+            Answer::Later => return set_aside(&mut executor.aside, i, packet, batch, context),
         },
     };
     let conn = std::mem::take(&mut batch.conns[i]);
@@ -228,12 +232,29 @@ fn execute(
     executor.execute(actions, action_context, context);
 }
 
+/// Lets packet `i` wait until the tables are free, if it may. This pass of it counts when it is repeated.
+#[cold]
+fn set_aside(aside: &mut Aside, i: usize, packet: Packet, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
+    let conn = std::mem::take(&mut batch.conns[i]);
+    match aside.push(packet, batch.keys[i], batch.origins[i], conn) {
+        Ok(()) => {
+            context.tally[Counter::UpcallsDeferred] += 1;
+            context.tally[Counter::Held] += 1;
+            context.tally[Counter::Passes] -= 1;
+        }
+        Err(packet) => {
+            context.tally[Counter::UpcallsLost] += 1;
+            context.discard(packet, DropReason::UpcallLost);
+        }
+    }
+}
+
 /// Whether packet `i` is to take another pass. Packets with a composed entry seldom are.
 fn recirculates(batch: &Batch<'_, '_>, i: usize) -> bool {
     if batch.missed.contains(i) {
         return match batch.answers.of(i) {
             Answer::Follow(followed) => followed.actions.iter().any(Action::recirculates),
-            Answer::Lost(_) => false,
+            Answer::Lost(_) | Answer::Later => false,
         };
     }
     let meets_actions = !batch.composed.contains(i);

@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Follow(Followed),
     /// Drop.
     Lost(DropReason),
+    /// Ask again at a later poll.
+    Later,
 }
 
 /// The actions of a translation, and for which packets of the batch they may be used again.
@@ -52,7 +54,7 @@ impl Answers {
     pub fn share(&mut self, i: usize, key: &PacketKey) -> bool {
         let fits = |answer: &Answer| match answer {
             Answer::Follow(followed) => followed.shared.as_ref().is_some_and(|matched| matched.contains(key)),
-            Answer::Lost(_) => false,
+            Answer::Lost(_) | Answer::Later => false,
         };
         let Some(at) = self.answers.iter().position(fits) else { return false };
         self.of[i] = at as u8;

@@ -8,6 +8,7 @@
 //! may have as many `ct` as it has actions.
 
 use crate::action_context::ActionContext;
+use crate::aside::Aside;
 use crate::batch::{Batch, Origin};
 use crate::context::Context;
 use crate::meter::PmdMeters;
@@ -33,6 +34,8 @@ pub(crate) struct Executor {
     pub tx: TxPorts,
     pub tracking: Tracking,
     pub recirc: RecircQueue,
+    /// Packets whose misses wait for the tables: those of the queue that is served, or of the switch's own.
+    pub aside: Box<Aside>,
     pub meters: PmdMeters,
     pub punts: Punts,
     /// Fragments of complete datagrams that go on, the next one last, with the arrival that completed them.

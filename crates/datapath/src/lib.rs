@@ -12,6 +12,7 @@ mod act;
 mod action_context;
 mod answers;
 mod arm;
+mod aside;
 mod auto_lb;
 mod autopilot;
 mod batch;

@@ -3,7 +3,7 @@
 //! A miss costs a hundred times what a hit does, so a sender whose packets all begin new flows could take a whole PMD.
 //! To prevent that, each receive queue has a token bucket that is filled with a share of the PMD's cycles. When it is
 //! empty, a packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not
-//! affected, and no packet is deferred, because that would reorder its flow.
+//! affected, and no packet is deferred for its cost. (While a change has the tables packets are, see `aside.rs`.)
 
 use sluice_governor::{Costs, Decision, Governor, Mode};
 

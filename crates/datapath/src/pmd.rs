@@ -167,10 +167,16 @@ impl Pmd {
         }
         let is_sending = !packet_outs.is_empty();
         walk.release_expired(&mut batch, &mut context);
-        scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));
+        // Those of the switch's own that wait; a queue's are with the queue.
         let mut fullest = 0;
+        if !walk.executor.aside.is_empty() {
+            fullest = walk.retry_misses(&mut batch, &mut context);
+            walk.executor.end_burst(&mut context);
+        }
+        scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));
+        let mut has_given = false;
         for late in [false, true] {
-            if late && (fullest != 0 || !rxqs.iter().any(|rxq| scheduler.is_ahead(&rxq.deficit))) {
+            if late && (has_given || !rxqs.iter().any(|rxq| scheduler.is_ahead(&rxq.deficit))) {
                 break;
             }
             for rxq in rxqs.iter_mut().filter(|rxq| scheduler.is_ahead(&rxq.deficit) == late) {
@@ -186,6 +192,7 @@ impl Pmd {
                     rxq.wait = rxq.wait.after(n);
                 }
                 fullest = fullest.max(n);
+                has_given |= n != 0;
             }
         }
         walk.levels.maintain(&context);
@@ -259,8 +266,10 @@ impl Pmd {
         gauges.megaflows.store(subtables.flows(), Relaxed);
     }
 
-    /// Returns cached buffers to their pools, before the PMD rests.
+    /// Returns cached buffers to their pools, before the PMD rests. Packets that wait for the tables are dropped.
     pub fn rest(&mut self) {
+        self.rxqs.iter_mut().for_each(|rxq| rxq.drop_misses(&mut self.walk, &mut self.buffers));
+        self.drop_own_misses();
         self.buffers.flush();
         self.publish();
     }
@@ -305,6 +314,7 @@ impl Pmd {
                 PmdCommand::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
                     if let Some(mut rxq) = taken.next() {
+                        rxq.drop_misses(&mut self.walk, &mut self.buffers);
                         rxq.publish(&mut self.tally);
                         let _ = into.send(rxq.queue);
                     }
@@ -376,6 +386,7 @@ impl Pmd {
         let taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port);
         taken
             .map(|mut rxq| {
+                rxq.drop_misses(&mut self.walk, &mut self.buffers);
                 rxq.publish(&mut self.tally);
                 rxq.queue
             })
@@ -385,9 +396,16 @@ impl Pmd {
     fn remove_port(&mut self, port: PortNo) -> Removed {
         let rxqs = self.remove_rxqs(port);
         let txq = self.walk.executor.tx.remove(port);
+        self.drop_own_misses();
         self.walk.executor.tracking.reassembly.purge(port, &mut self.buffers, &mut self.tally);
         self.buffers.flush();
         (rxqs, txq)
+    }
+
+    /// Drops the switch's own packets that wait for the tables: their buffers may be of a port that goes.
+    fn drop_own_misses(&mut self) {
+        let mut own = std::mem::take(&mut self.walk.executor.aside);
+        self.walk.drop_misses(&mut own, &mut self.buffers, &mut self.tally);
     }
 
     #[cold]

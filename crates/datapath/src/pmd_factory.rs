@@ -69,6 +69,7 @@ impl PmdFactory {
             tx,
             tracking: Tracking::new(self.conntrack.clone(), reassembly, random),
             recirc: RecircQueue::new(self.config.recirculations),
+            aside: Box::default(),
             meters: PmdMeters::new(self.meters.clone()),
             resumed: Vec::new(),
             punts: self.punts.clone(),
@@ -77,7 +78,7 @@ impl PmdFactory {
             worker: number,
         };
         let misses = Misses::new(self.config.governor, control.miss_budget, self.config.max_idle_ms);
-        let upcalls = Upcalls { tables: (control.upcalls)(number), misses };
+        let upcalls = Upcalls::new((control.upcalls)(number), misses);
         let walk = Walk { levels, composer, upcalls, executor };
         let side = self.table.attach(number).map_err(memory)?;
         let config = Config { vlan_limit: control.vlan_limit, ..self.config.clone() };

@@ -1,5 +1,6 @@
 //! A receive queue that is polled, with its tuner, its deficit, its miss bucket, and the fates of its packets.
 
+use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::context::Context;
 use crate::load::RxqLoad;
@@ -12,7 +13,7 @@ use crate::tuner::{Mark, Tuner};
 use crate::walk::Walk;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::Metadata;
-use sluice_packet::{BATCH_MAX, VlanLimit};
+use sluice_packet::{BATCH_MAX, Buffers, VlanLimit};
 use sluice_policer::IngressPolicer;
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
@@ -26,6 +27,8 @@ pub(crate) struct Rxq {
     pub tuner: Tuner,
     pub deficit: Deficit,
     misses: MissBucket,
+    /// Its packets that wait for the tables.
+    aside: Box<Aside>,
     /// What decides how much it may receive, if that is limited.
     pub policer: Option<Arc<IngressPolicer>>,
     /// What the main worker knows of it; a PMD polls it in any case.
@@ -54,7 +57,18 @@ impl Rxq {
     pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner, vlan_limit: VlanLimit) -> Self {
         let port = Metadata::of_port(load.port.0).with_vlan_limit(vlan_limit);
         let (deficit, misses, tally) = (Deficit::default(), MissBucket::default(), Tally::default());
-        Rxq { queue, load, port, tuner, deficit, misses, policer: None, wait: QueueWait::Ready, tally }
+        Rxq {
+            queue,
+            load,
+            port,
+            tuner,
+            deficit,
+            misses,
+            aside: Box::default(),
+            policer: None,
+            wait: QueueWait::Ready,
+            tally,
+        }
     }
 
     /// Reads no more tags of its packets from now on.
@@ -73,6 +87,12 @@ impl Rxq {
         context: &mut Context<'_, 'g>,
     ) -> usize {
         let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
+        if !self.aside.is_empty() {
+            fullest = self.retry_misses(walk, scheduler, batch, context);
+            if self.aside.holds_back() {
+                return fullest;
+            }
+        }
         loop {
             context.clock.progress().poll(self.load.port);
             context.clock.start();
@@ -107,6 +127,38 @@ impl Rxq {
         }
     }
 
+    /// Lets packets that wait for the tables ask again, and charges the queue for them. Returns how many did.
+    #[cold]
+    fn retry_misses<'g>(
+        &mut self,
+        walk: &mut Walk,
+        scheduler: &RxqScheduler,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> usize {
+        context.clock.progress().poll(self.load.port);
+        context.clock.start();
+        walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
+        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        let mut context = context.counting_into(&mut self.tally);
+        let n = walk.retry_misses(batch, &mut context);
+        walk.executor.end_burst(&mut context);
+        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        walk.upcalls.misses.end(&mut self.misses);
+        let now = tsc::now();
+        let cycles = now.saturating_sub(context.clock.began);
+        self.load.load.add(cycles);
+        context.clock.began = now;
+        // Not a full burst: what it cost tells nothing of the queue's packets.
+        scheduler.charge(&mut self.deficit, n.min(BATCH_MAX - 1), cycles);
+        n
+    }
+
+    /// Drops its packets that wait for the tables, since it goes.
+    pub fn drop_misses(&mut self, walk: &mut Walk, buffers: &mut Buffers) {
+        walk.drop_misses(&mut self.aside, buffers, &mut self.tally);
+    }
+
     /// Charges a poll that gave nothing but packets which the port dropped: these cost cycles, too.
     #[cold]
     fn charge_drops(&mut self, scheduler: &RxqScheduler, context: &mut Context<'_, '_>) {
@@ -120,8 +172,8 @@ impl Rxq {
     /// Publishes the fates of its packets, and adds them to the PMD's counters.
     #[inline]
     pub fn publish(&mut self, pmd: &mut Tally) {
-        // Without a packet received there is nothing to publish.
-        if self.tally[Counter::Received] != 0 {
+        // Without a packet received or released there is nothing to publish.
+        if self.tally[Counter::Received] + self.tally[Counter::Released] != 0 {
             pmd.add(&self.tally);
             self.load.fates.publish(&mut self.tally);
         }
@@ -130,6 +182,7 @@ impl Rxq {
     /// Takes the packets just received to their ends. Returns the cycles that this took, polling included.
     #[inline(always)]
     fn process<'g>(&mut self, walk: &mut Walk, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> u64 {
+        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
         let mut context = context.counting_into(&mut self.tally);
         let n = batch.packets.len();
         context.tally[Counter::Received] += n as u64;
@@ -145,6 +198,7 @@ impl Rxq {
         context.clock.progress().enter(Activity::Tx);
         walk.executor.end_burst(&mut context);
         context.clock.mark(Stage::Tx);
+        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);

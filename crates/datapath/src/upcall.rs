@@ -5,6 +5,7 @@
 //! carried nothing.
 
 use crate::answers::{Answer, Followed};
+use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::context::{Context, tcp_flags};
 use crate::flow_log;
@@ -23,15 +24,29 @@ use sluice_simd::tsc;
 pub(crate) struct Upcalls {
     pub tables: Box<dyn Upcall>,
     pub misses: Misses,
+    /// The megaflows were locked for longer than a PMD waits: no further one of the batch is installed.
+    store_is_busy: bool,
 }
 
 impl Upcalls {
+    pub fn new(tables: Box<dyn Upcall>, misses: Misses) -> Self {
+        Upcalls { tables, misses, store_is_busy: false }
+    }
+
     /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
-    /// answers of their own.
+    /// answers of their own. If a control thread has the tables, or older packets wait for them, the packets are to ask
+    /// `later`.
     #[cold]
-    pub fn ask_tables<'g>(&mut self, levels: &mut Levels, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+    pub fn ask_tables<'g>(
+        &mut self,
+        levels: &mut Levels,
+        later: &mut Aside,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) {
         let mut installed: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
         batch.answers.clear();
+        self.store_is_busy = false;
         self.tables.begin_batch();
         for i in batch.missed {
             let key = &batch.keys[i];
@@ -43,8 +58,10 @@ impl Upcalls {
             }
             if batch.answers.share(i, key) {
                 context.tally[Counter::Upcalls] += 1;
+            } else if later.must_wait() {
+                batch.answers.push(i, Answer::Later);
             } else if self.misses.may_ask() {
-                installed.extend(self.ask(i, levels, batch, context));
+                installed.extend(self.ask(i, levels, later, batch, context));
             } else {
                 context.tally[Counter::UpcallsLost] += 1;
                 batch.answers.push(i, Answer::Lost(DropReason::MissBudget));
@@ -54,7 +71,9 @@ impl Upcalls {
                 self.tables.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
             }
         }
-        self.tables.end_batch();
+        if !later.must_wait() {
+            self.tables.end_batch();
+        }
     }
 
     /// Lets packet `i` ask for an answer of its own. Returns its megaflow, if one is installed.
@@ -62,6 +81,7 @@ impl Upcalls {
         &mut self,
         i: usize,
         levels: &mut Levels,
+        later: &mut Aside,
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) -> Option<&'g Megaflow> {
@@ -88,6 +108,10 @@ impl Upcalls {
             Fate::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;
                 batch.answers.push(i, Answer::Lost(reason));
+            }
+            Fate::Busy => {
+                later.block();
+                batch.answers.push(i, Answer::Later);
             }
         }
         let ended = tsc::now();
@@ -125,11 +149,15 @@ impl Upcalls {
 
     /// Installs a translation's megaflow, if it may be, and finds it.
     fn install<'g>(
-        &self,
+        &mut self,
         key: &PacketKey,
         translation: &Translation,
         context: &mut Context<'_, 'g>,
     ) -> Option<&'g Megaflow> {
+        if self.store_is_busy {
+            context.tally[Counter::InstallsSkipped] += 1;
+            return None;
+        }
         let is_current = |version| self.tables.is_current(version);
         let renew =
             |old: &XcacheHandle, carried, is_kept| self.tables.renew(old, &translation.xcache, carried, is_kept);
@@ -141,6 +169,7 @@ impl Upcalls {
                 return None;
             }
             Installed::Busy => {
+                self.store_is_busy = true;
                 context.tally[Counter::InstallsSkipped] += 1;
                 return None;
             }

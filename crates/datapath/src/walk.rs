@@ -8,6 +8,7 @@
 
 use crate::act::act;
 use crate::action_context::ActionContext;
+use crate::aside::Aside;
 use crate::batch::{Batch, Origin};
 use crate::command::PacketOut;
 use crate::compose::Composer;
@@ -19,8 +20,9 @@ use crate::progress::Activity;
 use crate::stage_cycles::Stage;
 use crate::upcall::Upcalls;
 use sluice_conntrack::{CachedConn, invalid};
-use sluice_fate::{Counter, DropReason};
+use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{Metadata, extract_again};
+use sluice_packet::Buffers;
 use std::collections::VecDeque;
 
 /// Packets of the switch's own that are sent between two polls of the queues at most.
@@ -46,6 +48,31 @@ impl Walk {
             batch.forget_passes();
         }
         self.finish_passes(batch, context);
+    }
+
+    /// Lets the first packets that wait for the tables repeat the pass in which they missed. Returns how many. The caller ends
+    /// the burst.
+    #[cold]
+    pub fn retry_misses<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> usize {
+        self.executor.aside.begin_retry(batch);
+        let n = batch.packets.len();
+        context.tally[Counter::Released] += n as u64;
+        self.composer.end_recordings();
+        if self.pass(batch, context) {
+            self.further_passes(batch, context);
+        }
+        self.finish_passes(batch, context);
+        batch.forget_passes();
+        self.executor.aside.end_retry();
+        n
+    }
+
+    /// Drops the packets that wait for the tables.
+    pub fn drop_misses(&mut self, aside: &mut Aside, buffers: &mut Buffers, tally: &mut Tally) {
+        if !aside.is_empty() {
+            self.upcalls.tables.end_batch();
+        }
+        aside.drop_all(buffers, tally);
     }
 
     /// Lets packets that recirculate take their further passes, and sends what was held for them.
@@ -79,7 +106,7 @@ impl Walk {
         self.composer.record(batch, &self.executor.tracking, context);
         if !batch.missed.is_empty() {
             context.clock.progress().enter(Activity::Upcall);
-            self.upcalls.ask_tables(&mut self.levels, batch, context);
+            self.upcalls.ask_tables(&mut self.levels, &mut self.executor.aside, batch, context);
             context.clock.mark(Stage::Upcall);
         }
         if !batch.composed.is_empty() {

@@ -38,7 +38,8 @@ counters! {
     Sent = "sent",
     /// Packets delivered to a controller or a local port.
     Delivered = "delivered",
-    /// Packets that began to be held (fragments that wait for reassembly). Never decreases: see `Released`.
+    /// Packets that began to be held (fragments that wait for reassembly, misses that wait for the tables). Never decreases:
+    /// see `Released`.
     Held = "held",
     /// Held packets that continued.
     Released = "released",
@@ -69,6 +70,8 @@ counters! {
     Upcalls = "upcalls",
     /// Upcalls that failed.
     UpcallsLost = "upcalls-lost",
+    /// Upcalls put off because a control thread had the tables; each is made at a later poll, or lost.
+    UpcallsDeferred = "upcalls-deferred",
     /// TSC cycles spent in upcalls.
     UpcallCycles = "upcall-cycles",
 

@@ -43,8 +43,8 @@ drop_reasons! {
     PortNoReceive = "port-no-receive", "`ovs-ofctl mod-port BRIDGE PORT receive` lifts it.";
     /// The rules say drop: no rule matched in a secure bridge, or the actions output to no port.
     Rules = "rules", "`ofproto/trace` shows which table drops a packet; `ovs-ofctl dump-flows` which rules count. This is also what ACLs do.";
-    /// The upcall failed; no actions were known for the packet.
-    UpcallLost = "upcall-lost", "Look at the log for the reason of the translation's error.";
+    /// The upcall failed, or as many of the queue as may wait for the tables did; no actions were known for the packet.
+    UpcallLost = "upcall-lost", "Look at the log for the reason of the translation's error. With `upcalls-deferred`: control threads need a core of their own.";
     /// The port's share of cycles for misses was used up.
     MissBudget = "miss-budget", "Too many new flows: find the port in `sluice/port-show`. `miss-budget` sets the share; `governor` eases flows of few packets.";
     /// Translation met a limit or found nothing to go on with (a bridge that has gone, an expired recirculation id).

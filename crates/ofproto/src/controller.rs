@@ -115,8 +115,15 @@ impl PacketOutRequest {
         let in_port = OfPort(key.number(layout::IN_PORT) as u16);
         let port = found.ports.get(&in_port).and_then(|p| p.datapath()).unwrap_or(NO_PORT);
         let (start, packet_len) = (XlateStart::Bridge(bridge, key), Some(self.length as usize));
-        let xin =
-            XlateIn { start, now_ms, side_effects: true, packet_len, actions: Some(actions), in_packet_out: true };
+        let xin = XlateIn {
+            start,
+            now_ms,
+            side_effects: true,
+            packet_len,
+            actions: Some(actions),
+            in_packet_out: true,
+            may_wait: true,
+        };
         prepare(state, shared, &xin, key, port, self.length)
     }
 }
@@ -160,7 +167,15 @@ impl Ofproto {
         let frozen = Frozen::of_paused(found.id, &packet.key, &packet.paused);
         let start = XlateStart::Paused(&frozen, &packet.key);
         let packet_len = Some(packet.length as usize);
-        let xin = XlateIn { start, now_ms, side_effects: true, packet_len, actions: None, in_packet_out: false };
+        let xin = XlateIn {
+            start,
+            now_ms,
+            side_effects: true,
+            packet_len,
+            actions: None,
+            in_packet_out: false,
+            may_wait: true,
+        };
         let port = PortNo(packet.paused.datapath_port);
         let prepared = prepare(&state, &self.0, &xin, &packet.key, port, packet.length)?;
         drop(state);

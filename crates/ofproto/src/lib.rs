@@ -41,9 +41,10 @@
 //!
 //! # Threads
 //!
-//! A translation holds one lock for reading. A change takes that lock for writing, and for a short moment only: this is
-//! all that a PMD ever waits for. One change is made at a time. A PMD does not wait for its effects either: a full
-//! queue loses an effect, and the next packet causes it again.
+//! A translation holds one lock for reading. A change takes that lock for writing, and for a short moment only. A PMD does
+//! not wait even for that: the translation ends as busy, and its packet asks again at the next poll; so it is with the
+//! locks of MAC tables and recirculation ids. One change is made at a time. A PMD does not wait for its effects either: a
+//! full queue loses an effect, and the next packet causes it again.
 //!
 //! # Costs
 //!

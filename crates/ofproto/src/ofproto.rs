@@ -42,7 +42,7 @@ pub struct Ofproto(pub(crate) Arc<Shared>);
 
 /// What all clones share.
 pub(crate) struct Shared {
-    state: TablesLock<SwitchState>,
+    pub state: TablesLock<SwitchState>,
     /// Held during a whole change; the state's lock is taken only for moments.
     writer: Mutex<Writer>,
     pub epoch: AtomicU64,
@@ -128,9 +128,9 @@ impl Ofproto {
         self.0.state.read()
     }
 
-    /// The state, as a PMD reads it.
-    pub(crate) fn state_on_pmd(&self) -> RwLockReadGuard<'_, SwitchState> {
-        self.0.state.read_on_pmd()
+    /// The state, as a PMD reads it, unless a change has it.
+    pub(crate) fn try_state(&self) -> Option<RwLockReadGuard<'_, SwitchState>> {
+        self.0.state.try_read()
     }
 
     /// A PMD has misses to translate, or none any more: changes wait for it meanwhile, within a bound.

@@ -14,7 +14,7 @@
 use crate::bridge_config::BridgeId;
 use crate::mirror::MirrorMask;
 use crate::tunnel::Tunnel;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_fate::Limit;
 use sluice_flow::{Line, OfPort};
 use sluice_ofp::OfAction;
@@ -167,29 +167,24 @@ impl Recirculations {
         (self.ids.lock().used, self.max)
     }
 
-    /// The id of a state: that of an equal state, or a new one. `None` if the port may have no more.
+    /// Locks the ids.
+    pub fn lock(&self) -> LockedIds<'_> {
+        LockedIds { ids: self.ids.lock(), max: self.max }
+    }
+
+    /// Locks the ids if nobody else has.
+    pub fn try_lock(&self) -> Option<LockedIds<'_>> {
+        Some(LockedIds { ids: self.ids.try_lock()?, max: self.max })
+    }
+
+    /// The id of a state; see [`LockedIds::freeze`].
     pub fn freeze(&self, frozen: Frozen, ingress: Ingress, now_ms: u64) -> Option<Arc<Recirculation>> {
-        let mut ids = self.ids.lock();
-        if let Some(id) = ids.by_state.get(&frozen).copied() {
-            let found = ids.by_id.get_mut(&id)?;
-            found.used_ms = now_ms;
-            return Some(Arc::clone(&found.recirculation));
-        }
-        let units = frozen.units();
-        if !ids.has_room(ingress, units, self.max) {
-            Limit::RecircIds.hit();
-            return None;
-        }
-        ids.make_room(self.max);
-        Some(ids.add(frozen, ingress, units, now_ms))
+        self.lock().freeze(frozen, ingress, now_ms)
     }
 
     /// The state of an id.
     pub fn thaw(&self, id: u32, now_ms: u64) -> Option<Arc<Recirculation>> {
-        let mut ids = self.ids.lock();
-        let found = ids.by_id.get_mut(&id)?;
-        found.used_ms = now_ms;
-        Some(Arc::clone(&found.recirculation))
+        self.lock().thaw(id, now_ms)
     }
 
     /// Notes that an xlate cache that holds these ids is dropped, or will be soon.
@@ -224,6 +219,38 @@ impl Recirculations {
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.ids.lock().by_id.len()
+    }
+}
+
+/// The ids, locked.
+pub(crate) struct LockedIds<'a> {
+    ids: MutexGuard<'a, RecircIds>,
+    max: usize,
+}
+
+impl LockedIds<'_> {
+    /// The id of a state: that of an equal state, or a new one. `None` if the port may have no more.
+    pub fn freeze(&mut self, frozen: Frozen, ingress: Ingress, now_ms: u64) -> Option<Arc<Recirculation>> {
+        let LockedIds { ids, max } = self;
+        if let Some(id) = ids.by_state.get(&frozen).copied() {
+            let found = ids.by_id.get_mut(&id)?;
+            found.used_ms = now_ms;
+            return Some(Arc::clone(&found.recirculation));
+        }
+        let units = frozen.units();
+        if !ids.has_room(ingress, units, *max) {
+            Limit::RecircIds.hit();
+            return None;
+        }
+        ids.make_room(*max);
+        Some(ids.add(frozen, ingress, units, now_ms))
+    }
+
+    /// The state of an id.
+    pub fn thaw(&mut self, id: u32, now_ms: u64) -> Option<Arc<Recirculation>> {
+        let found = self.ids.by_id.get_mut(&id)?;
+        found.used_ms = now_ms;
+        Some(Arc::clone(&found.recirculation))
     }
 }
 

@@ -159,7 +159,15 @@ impl Ofproto {
         let epoch = self.epoch();
         let key = xcache.key();
         let start = XlateStart::Datapath(&key);
-        let xin = XlateIn { start, now_ms, side_effects: false, packet_len: None, actions: None, in_packet_out: false };
+        let xin = XlateIn {
+            start,
+            now_ms,
+            side_effects: false,
+            packet_len: None,
+            actions: None,
+            in_packet_out: false,
+            may_wait: true,
+        };
         let state = self.state();
         let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return RevalResult::Changed };
         drop(state);

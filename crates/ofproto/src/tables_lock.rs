@@ -1,17 +1,17 @@
 //! The lock of the tables: PMDs read them for each packet that misses, control threads read and change them.
 //!
-//! A PMD that waits forwards nothing, so what makes it wait is short, and it does not sleep for it:
+//! A PMD that waits forwards nothing, so it does not wait: if a change has the tables, the packets that miss are set aside and
+//! ask again at the next poll. That this is seldom and short:
 //!
 //! - A change of many rules is made in pieces; the lock is free between them. A PMD that has misses to translate says so
-//!   ([`TablesLock::begin_asking`]), and no piece begins until it is done: a batch waits for one piece at most.
+//!   ([`TablesLock::begin_asking`]), and no piece begins until it is done: its misses are put off for one piece at most.
 //! - Control threads that read keep changes out by a lock of their own. A change waits for them there, where it does not
 //!   stand in the PMDs' way: one that waited at the tables' lock would, for as long as a reader has lost its core.
 //! - A control thread that makes many changes gives its core away between two of them now and then. The scheduler would
-//!   else take it in the middle of one, and PMDs would wait until the thread runs again.
-//! - A PMD tries for a while before it sleeps: to be woken costs more than most changes.
+//!   else take it in the middle of one, and misses would wait until the thread runs again.
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use sluice_sync::try_often;
+use sluice_sync::{try_in_passing, try_often};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -57,9 +57,9 @@ impl<T> TablesLock<T> {
         TablesGuard { tables: self.tables.read(), _no_change: no_change }
     }
 
-    /// For a PMD, and for a look that is short.
-    pub fn read_on_pmd(&self) -> RwLockReadGuard<'_, T> {
-        try_often(|| self.tables.try_read()).unwrap_or_else(|| self.tables.read())
+    /// For a PMD, which does not wait. `None` if a change has the value, or waits for another PMD to let go of it.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        try_in_passing(|| self.tables.try_read())
     }
 
     /// Changes the value once the control threads that read are done, and the PMDs that ask, which cannot keep it waiting
@@ -75,6 +75,12 @@ impl<T> TablesLock<T> {
     /// A PMD has misses to translate; [`Self::end_asking`] follows.
     pub fn begin_asking(&self) {
         self.asking.fetch_add(1, Relaxed);
+    }
+
+    /// Whether one has.
+    #[cfg(test)]
+    pub fn is_asked(&self) -> bool {
+        self.asking.load(Relaxed) != 0
     }
 
     /// It is done with them.
@@ -119,6 +125,14 @@ mod tests {
         assert_eq!(*lock.read(), 1);
     }
 
+    /// A change that holds the value keeps no PMD waiting.
+    #[test]
+    fn a_pmd_goes_on_without_it() {
+        let lock = TablesLock::<u32>::default();
+        lock.change(|_| assert!(lock.try_read().is_none()));
+        assert_eq!(lock.try_read().map(|value| *value), Some(0));
+    }
+
     /// A change waits for those that ask, but not for ever.
     #[test]
     fn a_change_waits_for_a_while_for_those_that_ask() {
@@ -146,9 +160,9 @@ mod tests {
                             }
                             _ => {
                                 lock.begin_asking();
-                                let pair = lock.read_on_pmd();
-                                assert_eq!(pair.0, pair.1);
-                                drop(pair);
+                                if let Some(pair) = lock.try_read() {
+                                    assert_eq!(pair.0, pair.1);
+                                }
                                 lock.end_asking();
                             }
                         }

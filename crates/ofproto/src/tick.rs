@@ -105,23 +105,21 @@ impl Ofproto {
         }
     }
 
-    /// Whether an effect would change something. It may say yes too often, never no.
+    /// Whether an effect would change something. It may say yes too often, never no: so it waits for nobody.
     fn would_change(&self, effect: &Effect) -> bool {
+        let Some(state) = self.try_state() else { return true };
         match effect {
-            Effect::LearnMac { bridge, vlan, mac, port, packet, now_ms } => {
-                self.state_on_pmd().bridge(*bridge).is_some_and(|b| {
-                    let macs = b.macs.read();
-                    self.count_static_move(&macs, *vlan, *mac, *port);
-                    macs.needs_learning_of(*packet, (*vlan, *mac), *port, now_ms / 1000)
-                })
-            }
+            Effect::LearnMac { bridge, vlan, mac, port, packet, now_ms } => state.bridge(*bridge).is_some_and(|b| {
+                let Some(macs) = b.macs.try_read() else { return true };
+                self.count_static_move(&macs, *vlan, *mac, *port);
+                macs.needs_learning_of(*packet, (*vlan, *mac), *port, now_ms / 1000)
+            }),
             Effect::Learn { bridge, flow, limit, now_ms, .. } => {
-                let state = self.state_on_pmd();
                 let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, *limit, state.tables_version));
                 known.is_none_or(|rule| rule.modified_ms() / 1000 != now_ms / 1000)
             }
             Effect::Neighbour { bridge, ip, mac, now_ms } => {
-                let name = self.state_on_pmd().bridge(*bridge).map(|b| b.name().to_owned());
+                let name = state.bridge(*bridge).map(|b| b.name().to_owned());
                 name.is_some_and(|name| self.0.neighbours.needs(&(name, *ip), *mac, *now_ms))
             }
             Effect::LowerTimeouts { .. } => true,

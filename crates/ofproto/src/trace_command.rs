@@ -69,7 +69,7 @@ impl Ofproto {
         if !self.0.recursion_traces.admits(now_ms) {
             return;
         }
-        let Some((bridge, port)) = self.state_on_pmd().port_of(key) else { return };
+        let Some((bridge, port)) = self.state().port_of(key) else { return };
         let mut flow = FlowKey::of_packet(key);
         flow.set_number(layout::IN_PORT, port.0.into());
         let (packet, names) = (false, false);
@@ -158,7 +158,7 @@ impl Ofproto {
         let mut tracer = Tracer::new(request.names);
         let &TraceRequest { packet: side_effects, packet_len, .. } = request;
         let start = XlateStart::Bridge(request.bridge, flow);
-        let xin = XlateIn { start, now_ms, side_effects, packet_len, actions, in_packet_out: false };
+        let xin = XlateIn { start, now_ms, side_effects, packet_len, actions, in_packet_out: false, may_wait: true };
         let state = self.state();
         let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;

@@ -19,6 +19,23 @@ const RECENT: usize = 16;
 pub struct UpcallHandle {
     ofproto: Ofproto,
     recent: RecentActions,
+    /// Changes are put off for it.
+    is_asking: bool,
+}
+
+impl UpcallHandle {
+    fn set_asking(&mut self, is_asking: bool) {
+        if is_asking != self.is_asking {
+            self.is_asking = is_asking;
+            self.ofproto.set_asking(is_asking);
+        }
+    }
+}
+
+impl Drop for UpcallHandle {
+    fn drop(&mut self) {
+        self.set_asking(false);
+    }
 }
 
 /// The most recent action lists. Most megaflows have the same actions as others and share one list.
@@ -49,7 +66,7 @@ impl RecentActions {
 impl Ofproto {
     /// A handle for one PMD.
     pub fn upcall(&self) -> UpcallHandle {
-        UpcallHandle { ofproto: self.clone(), recent: RecentActions::default() }
+        UpcallHandle { ofproto: self.clone(), recent: RecentActions::default(), is_asking: false }
     }
 }
 
@@ -79,15 +96,19 @@ impl Upcall for UpcallHandle {
             packet_len: Some(miss.bytes.len()),
             actions: None,
             in_packet_out: false,
+            may_wait: false,
         };
         // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();
-        let state = self.ofproto.state_on_pmd();
+        let Some(state) = self.ofproto.try_state() else { return Fate::Busy };
         log_miss(&state, miss.key);
         let Some(xout) = Translator::run(&state, shared, &xin, None) else {
             return Fate::Failed(state.why_no_port(miss.key));
         };
         drop(state);
+        if xout.is_busy {
+            return Fate::Busy;
+        }
         if xout.failure.is_some_and(Failure::is_recursion) {
             self.ofproto.log_recursion(miss.key, miss.now_ms);
         }
@@ -104,11 +125,11 @@ impl Upcall for UpcallHandle {
     }
 
     fn begin_batch(&mut self) {
-        self.ofproto.set_asking(true);
+        self.set_asking(true);
     }
 
     fn end_batch(&mut self) {
-        self.ofproto.set_asking(false);
+        self.set_asking(false);
     }
 
     fn is_current(&self, version: u64) -> bool {
@@ -143,7 +164,109 @@ impl Upcall for UpcallHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BridgeConfig, PortConfig};
     use sluice_action::PortNo;
+    use sluice_flow::layout;
+    use sluice_ofp::{FlowCommand, FlowMod};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// A switch that learns, and connections in its table 1.
+    fn switch() -> Ofproto {
+        let ofproto = Ofproto::new();
+        ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+        (1..=2).for_each(|i| ofproto.add_port("br0", PortConfig::new(&format!("p{i}"), i, PortNo(i.into()))).unwrap());
+        for text in ["priority=1,ip,actions=ct(table=1)", "priority=0,actions=NORMAL"] {
+            let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap();
+            ofproto.flow_mod("br0", &flow, 0).unwrap();
+        }
+        ofproto
+    }
+
+    fn packet(ethertype: u16) -> PacketKey {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::IN_PORT, &1u32.to_be_bytes());
+        key.set(layout::DL_SRC, &[2, 0, 0, 0, 0, 1]);
+        key.set(layout::DL_TYPE, &ethertype.to_be_bytes());
+        key
+    }
+
+    /// How a PMD's upcall ends while another thread does `hold`, which calls what it is given and then lets go.
+    fn while_held(ofproto: &Ofproto, key: &PacketKey, hold: impl FnOnce(&dyn Fn()) + Send) -> Fate {
+        let ((has, wait_for_it), (ends, wait_for_end)) = (channel(), channel());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                hold(&|| {
+                    has.send(()).unwrap();
+                    wait_for_end.recv().unwrap();
+                });
+            });
+            wait_for_it.recv().unwrap();
+            let mut handle = ofproto.upcall();
+            handle.begin_batch();
+            // It would never end if it waited: the other thread lets go afterwards.
+            let fate = handle.translate(&Miss { key, bytes: &[], now_ms: 0 });
+            ends.send(()).unwrap();
+            fate
+        })
+    }
+
+    #[test]
+    fn a_pmd_waits_for_no_control_thread() {
+        let ofproto = switch();
+        let held =
+            |key: &PacketKey, hold: &(dyn Fn(&dyn Fn()) + Sync)| while_held(&ofproto, key, |meanwhile| hold(meanwhile));
+        let (learns, tracked) = (packet(0x88b5), packet(0x0800));
+        let changes = |meanwhile: &dyn Fn()| ofproto.change(&mut ofproto.writer(), |_| meanwhile());
+        let teaches = |meanwhile: &dyn Fn()| {
+            let state = ofproto.state();
+            let _macs = state.bridges[0].macs.write();
+            meanwhile();
+        };
+        let expires_ids = |meanwhile: &dyn Fn()| {
+            let _ids = ofproto.0.recirculations.lock();
+            meanwhile();
+        };
+        assert!(matches!(held(&learns, &changes), Fate::Busy));
+        assert!(matches!(held(&learns, &teaches), Fate::Busy));
+        assert!(matches!(held(&tracked, &expires_ids), Fate::Busy));
+        // Readers, and locks that the packet does not need, are in no one's way.
+        assert!(matches!(held(&tracked, &teaches), Fate::Translated(_)));
+        assert!(matches!(held(&learns, &expires_ids), Fate::Translated(_)));
+        assert!(matches!(
+            held(&learns, &|meanwhile| {
+                let _state = ofproto.state();
+                meanwhile()
+            }),
+            Fate::Translated(_)
+        ));
+        for key in [&learns, &tracked] {
+            assert!(matches!(ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }), Fate::Translated(_)));
+        }
+    }
+
+    /// A packet that follows a translation has effects, but asks for them only where nobody stands in the way.
+    #[test]
+    fn a_credit_waits_for_no_control_thread() {
+        let ofproto = switch();
+        let mut handle = ofproto.upcall();
+        let Fate::Translated(translation) = handle.translate(&Miss { key: &packet(0x88b5), bytes: &[], now_ms: 0 })
+        else {
+            panic!("busy");
+        };
+        ofproto.change(&mut ofproto.writer(), |_| handle.credit(&translation.xcache, 1, 60, 0, 0));
+        assert_eq!(ofproto.effects().queued, 1);
+    }
+
+    #[test]
+    fn a_handle_that_goes_puts_nothing_off() {
+        let ofproto = switch();
+        let mut handle = ofproto.upcall();
+        handle.begin_batch();
+        handle.begin_batch();
+        drop(handle);
+        assert!(!ofproto.0.state.is_asked());
+    }
 
     #[test]
     fn equal_lists_become_one_and_old_ones_are_replaced() {

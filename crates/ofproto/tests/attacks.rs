@@ -35,7 +35,7 @@ fn send(ofproto: &Ofproto, port: u32, bytes: &[u8]) -> Translation {
             upcall.credit(&translation.xcache, 1, 60, 0, 0);
             translation
         }
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -24,7 +24,7 @@ fn translated(ofproto: &Ofproto) -> (Vec<Action>, bool) {
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
     match ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 }) {
         Fate::Translated(translation) => (translation.actions.to_vec(), translation.cacheable),
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

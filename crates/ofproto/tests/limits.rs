@@ -34,7 +34,7 @@ fn translate(ofproto: &Ofproto, bytes: &[u8]) -> Translation {
             ofproto.upcall().credit(&translation.xcache, 1, 60, 0, 0);
             translation
         }
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -182,7 +182,7 @@ fn translate(ofproto: &Ofproto, (key, frame): &(PacketKey, Vec<u8>), now_ms: u64
             upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
             translation
         }
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -29,7 +29,7 @@ fn packet() -> PacketKey {
 fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => translation,
-        Fate::Failed(reason) => panic!("dropped: {reason:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

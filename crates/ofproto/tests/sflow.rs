@@ -30,7 +30,7 @@ fn text(ofproto: &Ofproto) -> String {
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
     match ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 }) {
         Fate::Translated(translation) => show_actions(&translation.actions, &DatapathPortNames::default()).to_string(),
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

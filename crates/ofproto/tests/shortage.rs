@@ -34,7 +34,7 @@ fn translate(upcall: &mut UpcallHandle, port: u32, source: u32, now_ms: u64) -> 
     extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
     match upcall.translate(&Miss { key: &key, bytes: &bytes, now_ms }) {
         Fate::Translated(translation) => translation,
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -36,7 +36,7 @@ pub use arena::{Arena, ArenaFull, Slots};
 pub use epoch::{Epochs, Guard, Reader};
 pub use lazy::{LazyArray, Zeroed};
 pub use message_queue::MessageQueue;
-pub use priority::{PriorityMutex, try_often};
+pub use priority::{PriorityMutex, try_in_passing, try_often};
 pub use versioned::Versioned;
 pub use wake::WakeWish;
 

@@ -8,12 +8,22 @@ use crate::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::primitive::{Mutex, MutexGuard, lock, try_lock};
 use std::hint::spin_loop;
 
-/// How often either side tries: some 100 µs, a pause of the processor each.
+/// How often a control thread tries: some 100 µs, a pause of the processor each.
 #[cfg(not(test))]
 const TRIES: usize = 4096;
+/// How often a PMD tries: some 25 µs, about as long as a control thread keeps a lock for a piece of its work.
+#[cfg(not(test))]
+const TRIES_OF_PMD: usize = 1024;
+/// How often a PMD tries that has something better to do than to wait: a microsecond or two.
+#[cfg(not(test))]
+const TRIES_IN_PASSING: usize = 64;
 /// Under loom each try is a branch.
 #[cfg(test)]
 const TRIES: usize = 2;
+#[cfg(test)]
+const TRIES_OF_PMD: usize = 2;
+#[cfg(test)]
+const TRIES_IN_PASSING: usize = 1;
 
 /// A value behind it.
 #[derive(Debug, Default)]
@@ -32,7 +42,7 @@ impl<T> PriorityMutex<T> {
     /// Locks for a PMD, ahead of the control threads that wait; unless the holder keeps it for longer than a PMD waits.
     pub fn try_first(&self) -> Option<MutexGuard<'_, T>> {
         self.asking.fetch_add(1, Relaxed);
-        let guard = try_often(|| try_lock(&self.mutex));
+        let guard = try_times(TRIES_OF_PMD, || try_lock(&self.mutex));
         self.asking.fetch_sub(1, Relaxed);
         guard
     }
@@ -46,7 +56,16 @@ impl<T> PriorityMutex<T> {
 
 /// Tries, with a pause after each that fails, until it succeeds or has been tried for a while.
 pub fn try_often<R>(attempt: impl Fn() -> Option<R>) -> Option<R> {
-    (0..TRIES).find_map(|_| {
+    try_times(TRIES, attempt)
+}
+
+/// The same for a PMD that can put off what it wants: it gives up after a moment.
+pub fn try_in_passing<R>(attempt: impl Fn() -> Option<R>) -> Option<R> {
+    try_times(TRIES_IN_PASSING, attempt)
+}
+
+fn try_times<R>(times: usize, attempt: impl Fn() -> Option<R>) -> Option<R> {
+    (0..times).find_map(|_| {
         let result = attempt();
         if result.is_none() {
             spin_loop();

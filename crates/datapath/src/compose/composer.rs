@@ -246,6 +246,11 @@ impl Composer {
         }
     }
 
+    /// Ends all recordings: the packets that follow are not those that arrived last.
+    pub fn end_recordings(&mut self) {
+        self.recorder.clear();
+    }
+
     fn begin_recordings(&mut self, batch: &Batch<'_, '_>) {
         for i in BatchMask(batch.all().0 & !batch.composed.0) {
             let Some(flow) = batch.hits[i].filter(|flow| only_ct(flow).is_some()) else { continue };

@@ -5,7 +5,7 @@
 
 use super::{ActionList, Failure, Translator};
 use crate::features::Feature;
-use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
+use crate::recirc::{Frozen, FrozenActions, LockedIds, Recirculation, Restore};
 use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
@@ -13,6 +13,7 @@ use sluice_action::{Action, HashAlgorithm};
 use sluice_flow::text::number::show_hex;
 use sluice_flow::{FieldId, OfPort, layout};
 use sluice_ofp::OfAction;
+use sluice_sync::try_in_passing;
 use std::sync::Arc;
 
 impl Translator<'_> {
@@ -52,9 +53,25 @@ impl Translator<'_> {
         }
     }
 
+    /// The ids, unless they are locked and this thread may not wait: then the translation is void.
+    fn recirculations(&self) -> Option<LockedIds<'_>> {
+        let ids = &self.shared.recirculations;
+        let locked = if self.may_wait { Some(ids.lock()) } else { try_in_passing(|| ids.try_lock()) };
+        self.is_busy.set(self.is_busy.get() || locked.is_none());
+        locked
+    }
+
+    /// The state of an id.
+    pub(super) fn recirculation(&self, id: u32) -> Option<Arc<Recirculation>> {
+        self.recirculations()?.thaw(id, self.now_ms)
+    }
+
     /// The id of a state. If there are too many, none, and the translation fails.
     pub(super) fn freeze(&mut self, frozen: Frozen) -> Option<Arc<Recirculation>> {
-        let Some(recirculation) = self.shared.recirculations.freeze(frozen, self.ingress, self.now_ms) else {
+        let mut ids = self.recirculations()?;
+        let frozen = ids.freeze(frozen, self.ingress, self.now_ms);
+        drop(ids);
+        let Some(recirculation) = frozen else {
             self.error(|| "Failed to allocate recirculation id".to_owned());
             self.fail(Failure::NoRecircIds);
             return None;

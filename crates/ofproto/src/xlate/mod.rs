@@ -73,6 +73,7 @@ use sluice_fate::DropReason;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, PortNames};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::ControllerAction;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Nested resubmits, at most. Source: OVS ofproto-dpif-xlate.c, MAX_DEPTH.
@@ -149,6 +150,10 @@ pub(crate) struct Translator<'a> {
     side_effects: bool,
     /// The length of the packet that caused it.
     packet_len: Option<usize>,
+    /// Whether the thread may wait for locks that control threads hold.
+    may_wait: bool,
+    /// It may not, and one was held: what comes of the translation is void.
+    is_busy: Cell<bool>,
 
     /// The key as the packet came, with an OpenFlow port.
     original: FlowKey,

@@ -5,14 +5,19 @@
 
 use super::start::dropped_from_output;
 use super::{Translator, tags};
-use crate::mac::{LearnPacket, MacTable};
+use crate::mac::{DEFAULT_AGE_S, LearnPacket, MacTable};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::xlate_cache::{Dependency, XcEntry};
-use parking_lot::RwLockReadGuard;
+use parking_lot::{RwLock, RwLockReadGuard};
 use sluice_flow::layout::Span;
 use sluice_flow::{FlowKey, Mac, OfPort, layout};
 use sluice_packet::headers::ethertype;
+use sluice_sync::try_in_passing;
+use std::sync::LazyLock;
 use tags::{CFI, PCP, Tag, VID};
+
+/// What a void translation goes on with.
+static NO_MACS: LazyLock<RwLock<MacTable>> = LazyLock::new(|| RwLock::new(MacTable::new(DEFAULT_AGE_S, 0)));
 
 /// The VLAN tags of a packet, outer first; zeros mean no tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,8 +235,15 @@ impl Translator<'_> {
         }
     }
 
+    /// The MAC table. If it is locked and this thread may not wait: an empty one, for a translation that is void.
     pub(super) fn macs(&self) -> RwLockReadGuard<'_, MacTable> {
-        self.bridge.macs.read()
+        if self.may_wait {
+            return self.bridge.macs.read();
+        }
+        try_in_passing(|| self.bridge.macs.try_read()).unwrap_or_else(|| {
+            self.is_busy.set(true);
+            NO_MACS.read()
+        })
     }
 
     /// The port of an address. What this packet itself has taught is not in the MAC table yet, so its entries come

@@ -17,6 +17,7 @@ use sluice_flow::{FlowKey, OfPort, PacketKey};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::{ETHERNET_SIZE, ethertype, ip_proto};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Where a translation starts.
@@ -41,6 +42,8 @@ pub(crate) struct XlateIn<'a> {
     pub actions: Option<&'a [OfAction]>,
     /// Whether a controller sends the packet, with these actions.
     pub in_packet_out: bool,
+    /// Whether the thread may wait for locks that control threads hold. A PMD may not.
+    pub may_wait: bool,
 }
 
 /// What a translation yields; `struct xlate_out` in Open vSwitch.
@@ -60,6 +63,8 @@ pub(crate) struct XlateOut {
     /// The packet is of LACP.
     pub is_lacp: bool,
     pub no_output: DropReason,
+    /// Something was locked, and the thread may not wait: nothing else of this is valid.
+    pub is_busy: bool,
 }
 
 /// The keys of a translation, for a trace.
@@ -121,6 +126,8 @@ impl<'a> Translator<'a> {
             ingress: (bridge.id, OfPort(flow.number(layout::IN_PORT) as u16)),
             side_effects: xin.side_effects,
             packet_len: xin.packet_len,
+            may_wait: xin.may_wait,
+            is_busy: Cell::new(false),
             original: flow,
             flow,
             base,
@@ -178,8 +185,11 @@ impl<'a> Translator<'a> {
         let (frozen, is_paused) = match xin.start {
             XlateStart::Paused(frozen, _) => (Some(frozen), true),
             _ if recirc_id != 0 => {
-                thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);
+                thawed = self.recirculation(recirc_id);
                 let Some(recirculation) = &thawed else {
+                    if self.is_busy.get() {
+                        return;
+                    }
                     self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
                     return self.fail(Failure::NoRecirculation);
                 };
@@ -369,6 +379,7 @@ impl<'a> Translator<'a> {
             is_bfd: self.is_bfd,
             is_lacp: self.is_lacp,
             no_output: self.no_output,
+            is_busy: self.is_busy.get(),
         }
     }
 

@@ -97,7 +97,7 @@ pub(crate) const TO_GROUPS: &[&str] = &[
 pub(crate) fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => Some(translation),
-        Fate::Failed(_) => None,
+        Fate::Failed(_) | Fate::Busy => None,
     }
 }
 

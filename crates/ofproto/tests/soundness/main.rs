@@ -347,7 +347,7 @@ fn execute(actions: &[Action], key: &mut FlowKey, sent: &mut Vec<Sent>) {
 fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => translation,
-        Fate::Failed(why) => panic!("{why:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
