@@ -4,7 +4,7 @@
 
 use crate::dpdk_environment::{DetachError, Dump};
 use parking_lot::Mutex;
-use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
+use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolId, PoolTicket};
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -73,7 +73,7 @@ unsafe extern "C" {
     fn sluice_port_link_up(port: u16) -> c_int;
     fn sluice_port_stats(port: u16, out: *mut u64);
     fn sluice_rx(port: u16, queue: u16, pool: u16, out: *mut Packet, n: c_uint, dropped: *mut c_uint) -> c_uint;
-    fn sluice_tx(port: u16, queue: u16, packets: *const Packet, n: c_uint) -> c_uint;
+    fn sluice_tx(port: u16, queue: u16, pool: u16, packets: *const Packet, n: c_uint) -> c_uint;
 }
 
 // `struct sluice_packet` of shim.c is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
@@ -192,6 +192,11 @@ impl MbufPool {
 }
 
 impl FramePool for MbufPool {
+    /// Asked once a burst, so without the calls that a layout takes.
+    fn id(&self) -> PoolId {
+        self.ticket.id()
+    }
+
     fn layout(&self) -> FrameLayout {
         // SAFETY: both are constants of the library's build.
         let (data_at, headroom) = unsafe { (sluice_pool_data_at(), sluice_pool_headroom()) };
@@ -454,6 +459,9 @@ pub struct DeviceTxq {
     queue: u16,
 }
 
+/// `SLUICE_FOREIGN` of shim.c.
+const FOREIGN: c_uint = c_uint::MAX;
+
 /// There are packets of other pools than the device's in a batch; none was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignFrames;
@@ -483,15 +491,16 @@ impl DeviceTxq {
     /// # Errors
     /// If a packet is not of the device's pool: nothing is sent then.
     pub fn tx(&mut self, packets: &mut PacketBatch) -> Result<usize, ForeignFrames> {
-        let (port, pool) = (self.device.port, self.device.pool.id());
-        // Looks at all packets, which costs less than stopping early.
-        if packets.iter().fold(false, |foreign, packet| foreign | (packet.frame.pool() != pool)) {
+        let (port, pool) = (self.device.port, self.device.pool.id().index() as u16);
+        // SAFETY: the device is started with this queue (`Device::start` made `self`, once), which `&mut self` uses alone.
+        // The shim looks at the mbuf, the token, of packets of the device's pool only, and sends nothing if there are
+        // others. The device owns the first `sent` mbufs from here on, and their handles are dropped below without being
+        // given back.
+        let sent = unsafe { sluice_tx(port, self.queue, pool, packets.as_ptr(), packets.len() as c_uint) };
+        if sent == FOREIGN {
             return Err(ForeignFrames);
         }
-        // SAFETY: the device is started with this queue (`Device::start` made `self`, once), which `&mut self` uses alone.
-        // Every packet comes from the device's pool (just checked), so its token is an mbuf. The device owns the first
-        // `sent` mbufs from here on, and their handles are dropped below without being given back.
-        let sent = unsafe { sluice_tx(port, self.queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
+        let sent = sent as usize;
         if sent == packets.len() {
             // Same as forgetting them one by one: a handle has no drop.
             packets.clear();
@@ -552,8 +561,21 @@ mod tests {
         assert_eq!(around(&mut batch), [0x0a00_0001, 0x0a00_0002]);
         let other: Arc<dyn FramePool> =
             Arc::new(HeapPool::new(PoolConfig { frames: 8, frame_size: 2048, reserve: 0 }).unwrap());
+        batch.push(buffers.write(&dynamic, &[1; 60]).unwrap());
         batch.push(buffers.write(&other, &[0; 60]).unwrap());
-        assert_eq!((txqs[0].tx(&mut batch), batch.len()), (Err(ForeignFrames), 1));
+        assert_eq!((txqs[0].tx(&mut batch), batch.len()), (Err(ForeignFrames), 2));
+        let foreign = batch.pop().unwrap();
+        buffers.give_frame(foreign.frame);
+        let headroom = batch[0].frame.headroom();
+        // An mbuf says where its packet begins and ends now, whatever was changed at either end.
+        batch[0].frame.trim_front(6);
+        batch[0].frame.truncate(50);
+        assert_eq!((txqs[0].tx(&mut batch), rxqs[0].rx(&mut batch)), (Ok(1), 0));
+        assert_eq!((batch[0].bytes(), batch[0].frame.headroom()), (&[1; 50][..], headroom + 6));
+        batch[0].frame.push_front(10).unwrap();
+        assert_eq!((txqs[0].tx(&mut batch), rxqs[0].rx(&mut batch)), (Ok(1), 0));
+        assert_eq!((batch[0].frame.len(), batch[0].frame.headroom()), (60, headroom - 4));
+        assert_eq!(batch[0].bytes()[10..], [1; 50]);
         batch.discard(DropReason::Rules, &mut buffers, &mut tally);
     }
 }
