@@ -32,8 +32,15 @@ impl CountersAt<'_> {
         // With a single writer, a load and a store replace an atomic addition.
         packets.store(packets.load(Relaxed) + 1, Relaxed);
         size.store(size.load(Relaxed) + bytes, Relaxed);
-        used.store(self.used, Relaxed);
-        flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
+        // The packets of a millisecond have one time, and those of a flow mostly the same flags: a predicted branch costs
+        // less than a store, of which the processor completes one a cycle.
+        if used.load(Relaxed) != self.used {
+            used.store(self.used, Relaxed);
+        }
+        let (have, new) = (flags.load(Relaxed), u64::from(tcp_flags));
+        if have & new != new {
+            flags.store(have | new, Relaxed);
+        }
     }
 }
 
