@@ -143,7 +143,11 @@ impl Connection {
     /// Sets its expiry to the timeout from now.
     #[inline]
     pub fn prolong(&self, timeout: Timeout, now_ms: u64) {
-        self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
+        let expires_ms = now_ms + self.timeouts.ms(timeout);
+        // The packets of a millisecond change nothing, and then the line stays as the caches have it.
+        if self.expires_ms() != expires_ms {
+            self.expires_ms.store(expires_ms, Ordering::Relaxed);
+        }
     }
 
     /// The direction of packets with that tuple: `Some(true)` for replies, `None` if the tuple belongs to another

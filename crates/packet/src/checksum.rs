@@ -17,11 +17,18 @@ pub fn sum(bytes: &[u8]) -> u64 {
 /// a ones' complement sum is right in either order. Sums in one order are added up with sums in the same.
 #[inline]
 pub fn native_sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    sum + u64::from(u32::from_ne_bytes(last))
+    let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| sum + halves(u64::from_ne_bytes(*word)));
+    if rest.is_empty() {
+        return sum;
+    }
+    // The rest is loaded with bytes before it, which are shifted out: copying it would be a call.
+    let last = match bytes.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    sum + halves(u64::from_ne_bytes(last.to_le_bytes()))
 }
 
 /// Turns a sum into the checksum field's value.

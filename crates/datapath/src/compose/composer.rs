@@ -1,13 +1,13 @@
 //! One PMD's composed entries: find, replay, record.
 
-use super::path::{Endpoints, Hop, Paths, is_eligible};
+use super::path::{Endpoints, Hop, Path, Paths, is_eligible};
 use super::recorder::{Pass, PathRecorder, only_ct};
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
 use crate::settings::Level;
 use crate::tracking::{Tracking, count_outcome};
-use sluice_conntrack::{CachedConn, Conntrack};
+use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
 use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::Megaflow;
@@ -50,6 +50,13 @@ pub(crate) enum Replay<'g> {
     Diverged(u8),
     /// Nothing has happened: the packet meets its first megaflow.
     Refused,
+}
+
+/// A path, and the megaflow at its end.
+#[derive(Clone, Copy)]
+struct Route<'a, 'g> {
+    path: &'a Path,
+    last: &'g Megaflow,
 }
 
 /// A packet to be replayed, and what a `ct` changes.
@@ -105,28 +112,33 @@ impl Composer {
     }
 
     #[inline(always)]
-    fn find_all<'g>(&self, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) {
+    fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) {
         let n = batch.packets.len();
         let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
         for (hash, key) in hashes[..n].iter_mut().zip(keys) {
             *hash = hash_of(&self.secret, key);
         }
         hashes[..n].iter().for_each(|hash| self.table.prefetch(*hash));
-        let mut last: Option<(u32, &'g Megaflow)> = None;
+        // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
+        let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
         for i in 0..n {
             let words = compare::words(&keys[i].lines[0].0);
-            let Some(hint) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
-            let Some(path) = self.paths.get(hint.path).filter(|path| path.fits(&words)) else { continue };
-            // Whether a path's megaflows are live is checked once for consecutive packets.
-            let first = match last {
-                Some((same, first)) if same == hint.path => first,
+            let Some((hint, conn)) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
+            let (path, first) = match last {
+                Some((same, path, first)) if same == hint.path => (path, first),
                 _ => {
+                    let Some(path) = self.paths.get(hint.path) else { continue };
                     let Some(first) = path.first_if_live(flows) else { continue };
-                    last = Some((hint.path, first));
-                    first
+                    last = Some((hint.path, path, first));
+                    (path, first)
                 }
             };
-            self.table.prefetch_conn(hint);
+            if !path.fits(ops, &keys[i].lines[0].0) {
+                continue;
+            }
+            if let Some(conn) = conn {
+                conn.prefetch();
+            }
             batch.paths[i] = hint;
             batch.hits[i] = Some(first);
             batch.composed.insert(i);
@@ -152,13 +164,23 @@ impl Composer {
     #[inline]
     pub fn replay_front<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let in_front = batch.composed.0.trailing_ones() as usize;
+        // The path of the packet before, which consecutive packets mostly share.
+        let mut recent: Option<(u32, Route<'_, 'g>)> = None;
         for i in 0..in_front {
+            let hint = batch.paths[i];
+            if recent.is_none_or(|(path, _)| path != hint.path) {
+                recent = self.route(hint.path, context.flows).map(|route| (hint.path, route));
+            }
             let Batch { packets, keys, conns, .. } = batch;
             let packet = Replayed { packet: &packets[i], key: &mut keys[i], conn: &mut conns[i] };
             // A packet in front that diverged has another `ct` to come.
             let may_be_long = batch.diverged.is_empty();
             let first = batch.hits[i];
-            match self.run(batch.paths[i], may_be_long, packet, context) {
+            let replay = match recent {
+                Some((_, route)) => self.run(hint, route, may_be_long, packet, context),
+                None => Replay::Refused,
+            };
+            match replay {
                 Replay::Completed(last) => {
                     if let Some(first) = first {
                         context.count(first.id(), &batch.packets[i], &batch.keys[i]);
@@ -186,11 +208,20 @@ impl Composer {
     ) -> Replay<'g> {
         batch.composed.remove(i);
         let packet = Replayed { packet, key: &mut batch.keys[i], conn: &mut batch.conns[i] };
-        let replay = self.run(batch.paths[i], false, packet, context);
+        let hint = batch.paths[i];
+        let Some(route) = self.route(hint.path, context.flows) else { return Replay::Refused };
+        let replay = self.run(hint, route, false, packet, context);
         if let Replay::Diverged(passes) = replay {
             diverge(i, passes, batch);
         }
         replay
+    }
+
+    /// A path and its last megaflow, if that is live.
+    #[inline]
+    fn route<'g>(&self, path: u32, flows: Slots<'g, Megaflow>) -> Option<Route<'_, 'g>> {
+        let path = self.paths.get(path)?;
+        Some(Route { path, last: path.last_if_live(flows)? })
     }
 
     /// Replays a packet, and counts it for the megaflows between the first and the last. Paths with more than one `ct`
@@ -201,24 +232,51 @@ impl Composer {
     fn run<'g>(
         &self,
         hint: PathHint,
+        route: Route<'_, 'g>,
         may_be_long: bool,
         replayed: Replayed<'_>,
         context: &mut Context<'_, 'g>,
     ) -> Replay<'g> {
         let Replayed { packet, key, conn } = replayed;
-        let path = self.paths.get(hint.path).filter(|path| may_be_long || path.hops().len() == 1);
-        let Some(path) = path else { return Replay::Refused };
-        let Some(last) = path.last_if_live(context.flows) else { return Replay::Refused };
+        let Route { path, last } = route;
+        if !may_be_long && path.hops().len() != 1 {
+            return Replay::Refused;
+        }
         let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::Refused };
+        let [hop] = path.hops() else {
+            let replayed = Replayed { packet, key, conn };
+            return self.run_long(hint, route, (replayed, &l4), context);
+        };
+        let conn_ref = self.table.first_conn(hint).expect("invariant: a connection for each hop");
+        if !conn_ref.is_live(context.now_ms) {
+            return Replay::Refused;
+        }
+        if let Err(diverged) = self.conntrack.replay(conn_ref, &l4, &hop.metadata, context.now_ms) {
+            leave(diverged, hop, key, conn, context);
+            return Replay::Diverged(1);
+        }
+        count_passes(1, context);
+        Replay::Completed(last)
+    }
+
+    /// [`Composer::run`] for a path with several `ct`.
+    #[inline(never)]
+    fn run_long<'g>(
+        &self,
+        hint: PathHint,
+        Route { path, last }: Route<'_, 'g>,
+        (replayed, l4): (Replayed<'_>, &L4Bytes<'_>),
+        context: &mut Context<'_, 'g>,
+    ) -> Replay<'g> {
+        let Replayed { packet, key, conn } = replayed;
         let mut conns = self.table.conns(hint);
         if !conns.clone().all(|conn| conn.is_live(context.now_ms)) {
             return Replay::Refused;
         }
         for (n, hop) in path.hops().iter().enumerate() {
             let conn_ref = conns.next().expect("invariant: a connection for each hop");
-            if let Err(diverged) = self.conntrack.replay(conn_ref, &l4, &hop.metadata, context.now_ms) {
-                count_outcome(diverged.write(key, conn), context.tally);
-                key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
+            if let Err(diverged) = self.conntrack.replay(conn_ref, l4, &hop.metadata, context.now_ms) {
+                leave(diverged, hop, key, conn, context);
                 count_hops(&path.hops()[..n], packet, key, context);
                 count_passes(n, context);
                 return Replay::Diverged(n as u8 + 1);
@@ -289,6 +347,13 @@ impl Composer {
     }
 }
 
+/// Writes what the `ct` of this hop did to a packet that leaves its path there.
+#[cold]
+fn leave(diverged: Diverged<'_>, hop: &Hop, key: &mut PacketKey, conn: &mut CachedConn, context: &mut Context<'_, '_>) {
+    count_outcome(diverged.write(key, conn), context.tally);
+    key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
+}
+
 /// Lets packet `i` take its next pass, its key as it is.
 fn diverge(i: usize, passes: u8, batch: &mut Batch<'_, '_>) {
     batch.diverged.insert(i);
@@ -322,8 +387,8 @@ impl Kernel for Find<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: VectorOps>(self, _: V) {
-        self.composer.find_all(self.batch, self.flows);
+    fn run<V: VectorOps>(self, ops: V) {
+        self.composer.find_all(ops, self.batch, self.flows);
     }
 }
 

@@ -6,7 +6,7 @@ use sluice_conntrack::CtMetadata;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::Megaflow;
 use sluice_packet::headers::{ethertype, ip_proto};
-use sluice_simd::compare;
+use sluice_simd::{VectorOps, compare};
 use sluice_sync::Slots;
 use std::collections::HashMap;
 
@@ -108,8 +108,8 @@ impl Path {
 
     /// Whether a key, line 0, is one of its packets'.
     #[inline(always)]
-    pub fn fits(&self, words: &[u64; 8]) -> bool {
-        compare::masked_eq(words, &self.mask, &self.key)
+    pub fn fits<V: VectorOps>(&self, ops: V, line: &[u8; 64]) -> bool {
+        ops.masked_eq(line, &self.mask, &self.key)
     }
 
     /// Its hops.

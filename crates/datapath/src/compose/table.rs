@@ -79,15 +79,16 @@ impl EntryTable {
         }
     }
 
-    /// The entry of addresses and ports, and its path.
+    /// The entry of addresses and ports, with its path, and the connection of its first hop.
     #[inline(always)]
-    pub fn find(&self, hash: u64, endpoints: Endpoints) -> Option<PathHint> {
+    pub fn find(&self, hash: u64, endpoints: Endpoints) -> Option<(PathHint, Option<&ConnRef>)> {
         let at = self.home(hash);
         let entries = &self.bucket(at)?.0;
         let is_it =
             |entry: &Entry| entry.addresses == endpoints.addresses && entry.ports == endpoints.ports && entry.path != 0;
         let way = entries.iter().position(is_it)?;
-        Some(PathHint { bucket: at as u32, way: way as u32, path: entries[way].path })
+        let hint = PathHint { bucket: at as u32, way: way as u32, path: entries[way].path };
+        Some((hint, entries[way].first.as_ref()))
     }
 
     #[inline(always)]
@@ -95,12 +96,10 @@ impl EntryTable {
         Some(&self.bucket(hint.bucket as usize)?.0[hint.way as usize % WAYS])
     }
 
-    /// Prefetches the first connection of an entry.
+    /// The connection of an entry's first hop.
     #[inline(always)]
-    pub fn prefetch_conn(&self, hint: PathHint) {
-        if let Some(first) = self.entry(hint).and_then(|entry| entry.first.as_ref()) {
-            first.prefetch();
-        }
+    pub fn first_conn(&self, hint: PathHint) -> Option<&ConnRef> {
+        self.entry(hint)?.first.as_ref()
     }
 
     /// The connections of an entry, one a hop.
