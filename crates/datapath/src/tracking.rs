@@ -5,6 +5,7 @@ use crate::batch::Batch;
 use crate::context::Context;
 use crate::execute::ActionsBehind;
 use crate::reassembly::{Onward, Reassembly};
+use arrayvec::ArrayVec;
 use sluice_action::{Action, Ct, Header, MaskedField};
 use sluice_conntrack::fragments::{HeldFragment, OfferResult, distribute, is_fragment, reassemble};
 use sluice_conntrack::{
@@ -71,20 +72,24 @@ impl Tracking {
         let n = batch.packets.len();
         // Fragments may have to wait.
         let has_fragment = batch.keys[..n].iter().any(is_fragment);
-        if has_fragment || (0..n).any(|i| track_and_recirculate(&batch.hits, i).is_none()) {
+        if has_fragment {
             return false;
         }
-        let requests: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(&batch.hits, i % n));
-        let requests = requests.iter().flatten();
+        // As many as there are packets: an array of all that a batch may have would be the same work for a lone packet.
+        let mut requests: ArrayVec<_, BATCH_MAX> = ArrayVec::new();
+        for i in 0..n {
+            let Some(request) = track_and_recirculate(&batch.hits, i) else { return false };
+            requests.push(request);
+        }
         let mut lookups = [LookupRef::NONE; BATCH_MAX];
         let packets = batch.packets.iter().zip(batch.keys.iter());
-        for ((lookup, (packet, key)), (ct, _)) in lookups.iter_mut().zip(packets).zip(requests.clone()) {
+        for ((lookup, (packet, key)), (ct, _)) in lookups.iter_mut().zip(packets).zip(&requests) {
             *lookup = self.conntrack.extract(&self.conn_cache, packet, key, ct.zone, Checksums::Unknown);
         }
         for lookup in &lookups[..n] {
             self.conntrack.prefetch(&self.conn_cache, lookup);
         }
-        for (i, (packet, (ct, recirc_id))) in batch.packets.iter_mut().zip(requests).enumerate() {
+        for (i, (packet, (ct, recirc_id))) in batch.packets.iter_mut().zip(&requests).enumerate() {
             let input = self.input(context.now_ms);
             let key = &mut batch.keys[i];
             let packet = CtPacket { packet, key, cached: &mut batch.conns[i] };
