@@ -1,7 +1,7 @@
 //! What all levels of the lookup share: the batch, its hits, and the hash of a key.
 
 use crate::{FlowCounters, Megaflow};
-use sluice_flow::{PacketKey, layout};
+use sluice_flow::{LINE_SIZE, PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::vector_ops::TOGETHER;
 use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
@@ -45,13 +45,30 @@ pub trait LookupStage {
 /// Of the connection fields only those in line 0 count: state, zone and mark. The others (line 2) usually follow from
 /// the packet's own addresses; packets that differ only there share an entry.
 pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
-    let first = secret.line(0, &compare::words(&key.lines[0].0));
-    let has_further = key.lines[0].0[layout::PRESENCE.offset] & FURTHER != 0;
-    hash::finish(if has_further { first.wrapping_add(further_lines(secret, key)) } else { first })
+    let mut sum = secret.line(0, &compare::words(&key.lines[0].0));
+    if presence(key) & FURTHER != 0 {
+        for line in FURTHER_LINES {
+            if presence(key) >> line & 1 != 0 {
+                sum = sum.wrapping_add(secret.line(line, &compare::words(&key.lines[line].0)));
+            }
+        }
+    }
+    hash::finish(sum)
 }
 
-/// The further lines that count, as bits of the presence byte.
-const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line() | 1 << layout::TUN_OPTIONS.line();
+/// The further lines that count. A line that a key does not have adds nothing.
+const FURTHER_LINES: [usize; 3] = [layout::IPV6_SRC.line(), layout::TUN_ID.line(), layout::TUN_OPTIONS.line()];
+/// The same as bits of the presence byte.
+const FURTHER: u8 = 1 << FURTHER_LINES[0] | 1 << FURTHER_LINES[1] | 1 << FURTHER_LINES[2];
+
+/// Fewer keys than this are hashed one by one if some have further lines.
+const FEW: usize = 3;
+
+/// Which further lines a key has.
+#[inline(always)]
+fn presence(key: &PacketKey) -> u8 {
+    key.lines[0].0[layout::PRESENCE.offset]
+}
 
 /// The hashes of the first `n` keys. Hashes behind them are overwritten.
 #[inline(always)]
@@ -62,43 +79,82 @@ pub fn key_hashes<V: VectorOps>(
     n: usize,
     hashes: &mut [u64; BATCH_MAX],
 ) {
+    let mut all = 0;
+    for key in &keys[..n] {
+        all |= presence(key);
+    }
+    // Few batches have further lines, and the others need not ask about each packet.
+    if all & FURTHER == 0 {
+        hashes_of_lines::<V, false>(ops, secret, keys, n, hashes);
+    } else {
+        hashes_of_lines::<V, true>(ops, secret, keys, n, hashes);
+    }
+}
+
+/// [`key_hashes`]; of line 0 only if the keys have no other line that counts.
+#[inline(always)]
+fn hashes_of_lines<V: VectorOps, const HAS_FURTHER: bool>(
+    ops: V,
+    secret: &HashKey,
+    keys: &[PacketKey; BATCH_MAX],
+    n: usize,
+    hashes: &mut [u64; BATCH_MAX],
+) {
     // Plain loops: an iterator's closures would be functions of their own, not compiled for the instruction set.
     let (keys_together, _) = keys.as_chunks::<TOGETHER>();
     let (hashes_together, _) = hashes.as_chunks_mut::<TOGETHER>();
     for at in 0..n.div_ceil(TOGETHER).min(BATCH_MAX / TOGETHER) {
-        let [a, b, c, d, e, f, g, h] = &keys_together[at];
-        let keys = [a, b, c, d, e, f, g, h];
-        let mut lines = [&a.lines[0].0; TOGETHER];
-        for i in 0..TOGETHER {
-            lines[i] = &keys[i].lines[0].0;
+        let keys = &keys_together[at];
+        if HAS_FURTHER && n - at * TOGETHER < FEW {
+            for i in 0..n - at * TOGETHER {
+                hashes_together[at][i] = key_hash(secret, &keys[i]);
+            }
+            break;
         }
-        let sums = ops.sums(secret.addends_of_line(0), lines);
+        let mut sums = ops.sums(secret.addends_of_line(0), lines_of(keys, 0));
+        if HAS_FURTHER {
+            for line in FURTHER_LINES {
+                add_line(ops, secret, keys, line, &mut sums);
+            }
+        }
         for i in 0..TOGETHER {
             hashes_together[at][i] = hash::finish(sums[i]);
         }
     }
-    let mut presence = 0;
-    for key in &keys[..n] {
-        presence |= key.lines[0].0[layout::PRESENCE.offset];
-    }
-    if presence & FURTHER != 0 {
-        hash_one_by_one(secret, &keys[..n], hashes);
-    }
 }
 
-#[inline(never)]
-fn hash_one_by_one(secret: &HashKey, keys: &[PacketKey], hashes: &mut [u64; BATCH_MAX]) {
-    hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = key_hash(secret, key));
+/// One line of some keys, as it is stored.
+#[inline(always)]
+fn lines_of(keys: &[PacketKey; TOGETHER], line: usize) -> [&[u8; LINE_SIZE]; TOGETHER] {
+    let mut lines = [&keys[0].lines[line].0; TOGETHER];
+    for i in 0..TOGETHER {
+        lines[i] = &keys[i].lines[line].0;
+    }
+    lines
 }
 
-#[inline(never)]
-fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
-    let line = |i: usize| secret.line(i, &compare::words(&key.line(i).0));
-    let sum = line(layout::IPV6_SRC.line()).wrapping_add(line(layout::TUN_ID.line()));
-    // Few packets have options, and the others need not pay for them.
-    let options = layout::TUN_OPTIONS.line();
-    let has_options = key.lines[0].0[layout::PRESENCE.offset] >> options & 1 != 0;
-    if has_options { sum.wrapping_add(line(options)) } else { sum }
+/// Adds what a further line adds to the sums of those keys that have it.
+#[inline(always)]
+fn add_line<V: VectorOps>(
+    ops: V,
+    secret: &HashKey,
+    keys: &[PacketKey; TOGETHER],
+    line: usize,
+    sums: &mut [u64; TOGETHER],
+) {
+    let mut any = 0;
+    for key in keys {
+        any |= presence(key) >> line;
+    }
+    if any & 1 == 0 {
+        return;
+    }
+    let further = ops.sums(secret.addends_of_line(line), lines_of(keys, line));
+    for i in 0..TOGETHER {
+        // All bits if the key has the line: what a line that is absent holds has no meaning.
+        let has = 0u64.wrapping_sub(u64::from(presence(&keys[i]) >> line & 1));
+        sums[i] = sums[i].wrapping_add(further[i] & has);
+    }
 }
 
 #[cfg(test)]
@@ -124,8 +180,16 @@ mod tests {
             let mut keys = [PacketKey::ZERO; BATCH_MAX];
             for (i, key) in keys.iter_mut().enumerate() {
                 key.set(layout::NW_SRC, &[10, 0, 0, i as u8]);
+                // What an absent line holds is no part of the key.
+                key.lines[1..].iter_mut().for_each(|line| line.0.fill(i as u8));
                 if i == v6_at {
                     key.set(layout::IPV6_SRC, &[3; 16]);
+                }
+                if v6_at < 8 && i % 3 == 1 {
+                    key.set(layout::TUN_ID, &[i as u8; 8]);
+                }
+                if v6_at < 8 && i % 5 == 1 {
+                    key.set(layout::TUN_OPTIONS_PRESENT, &[1]);
                 }
             }
             let want = keys.each_ref().map(|key| key_hash(&HashKey::from_seed(7), key));
