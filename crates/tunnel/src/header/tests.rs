@@ -112,18 +112,28 @@ proptest! {
     fn outer_headers_are_right((config, tunnel, frame) in sent()) {
         let packet = packet(&config, &tunnel, &frame);
         let outer = etherparse::PacketHeaders::from_ethernet_slice(&packet).unwrap();
+        let mut checksum = None;
+        let payload = |l4_at: usize| &packet[l4_at + UDP_SIZE..];
         match outer.net {
             Some(etherparse::NetHeaders::Ipv4(ip, _)) => {
+                if let Some(etherparse::TransportHeader::Udp(udp)) = &outer.transport {
+                    checksum = Some(udp.calc_checksum_ipv4(&ip, payload(IP_AT + IPV4_SIZE)).unwrap());
+                }
                 prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
                 prop_assert_eq!((ip.total_len as usize, ip.time_to_live), (packet.len() - IP_AT, tunnel.ttl));
             }
             Some(etherparse::NetHeaders::Ipv6(ip, _)) => {
+                if let Some(etherparse::TransportHeader::Udp(udp)) = &outer.transport {
+                    checksum = Some(udp.calc_checksum_ipv6(&ip, payload(IP_AT + IPV6_SIZE)).unwrap());
+                }
                 prop_assert_eq!((ip.payload_length as usize, ip.traffic_class), (packet.len() - IP_AT - IPV6_SIZE, tunnel.tos));
             }
             other => prop_assert!(false, "{other:?}"),
         }
         if let Some(etherparse::TransportHeader::Udp(udp)) = outer.transport {
             prop_assert_eq!((udp.source_port, udp.destination_port), (40_000, config.dst_port));
+            let has_checksum = tunnel.flags & tunnel_flags::CSUM != 0;
+            prop_assert_eq!(udp.checksum, if has_checksum { checksum.unwrap() } else { 0 });
         }
     }
 
