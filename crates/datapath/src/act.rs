@@ -21,6 +21,7 @@ use sluice_action::{Action, PortNo};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_packet::{BATCH_MAX, Packet};
+use sluice_simd::Isa;
 
 /// What a packet meets. In one word, so that a batch of one plan is found by comparing words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,9 @@ enum Step {
 /// Acts on every packet of the batch. False if it is empty afterwards; true if all its packets take another pass.
 #[inline]
 pub(crate) fn act<'g>(
+    isa: Isa,
     executor: &mut Executor,
-    composer: &Composer,
+    composer: &mut Composer,
     batch: &mut Batch<'_, 'g>,
     context: &mut Context<'_, 'g>,
 ) -> bool {
@@ -63,7 +65,12 @@ pub(crate) fn act<'g>(
             if executor.track_in_place(batch, context) {
                 return true;
             }
-            if executor.pop_in_place(batch, context) {
+            if executor.pop_in_place(isa, batch, context) {
+                if !batch.is_recirculated
+                    && let Some(flow) = batch.hits[0]
+                {
+                    composer.remember_pop(flow);
+                }
                 return !batch.packets.is_empty();
             }
             if executor.send_by_tunnels(batch, context) {

@@ -48,6 +48,8 @@ pub(crate) struct Batch<'m, 'g> {
     /// Packets that may use the exact match cache, if that is on.
     pub emc_users: BatchMask,
 
+    /// Packets whose megaflow was known before the lookup: they lose a tunnel's header as the last ones did.
+    pub known: BatchMask,
     /// Packets with a composed entry that is still to be replayed. Their hit is the first megaflow of its path.
     pub composed: BatchMask,
     /// The paths of packets that were found in `composed`.
@@ -57,6 +59,9 @@ pub(crate) struct Batch<'m, 'g> {
 
     /// Whether the packets have been through a pass before.
     pub is_recirculated: bool,
+    /// Whether the packets may begin a path of a composed entry: they were just received, or have just lost a tunnel's
+    /// header. The stage `lookup` takes it back.
+    pub begins_path: bool,
     /// Where the packets come from; see [`Batch::forget_passes`].
     pub origins: &'m mut [Origin; BATCH_MAX],
     /// The connections that an earlier `ct` found; none for packets just received.
@@ -119,10 +124,12 @@ impl BatchMemory {
             missed: BatchMask::NONE,
             answers: &mut self.answers,
             emc_users: BatchMask::NONE,
+            known: BatchMask::NONE,
             composed: BatchMask::NONE,
             paths: &mut self.paths,
             diverged: BatchMask::NONE,
             is_recirculated: false,
+            begins_path: false,
             origins: &mut self.origins,
             conns: &mut self.conns,
             used: 0,
@@ -171,7 +178,7 @@ impl Batch<'_, '_> {
     /// Begins the passes of packets just received.
     #[inline]
     pub fn begin_received(&mut self) {
-        self.is_recirculated = false;
+        (self.is_recirculated, self.begins_path) = (false, true);
         self.note_used();
     }
 

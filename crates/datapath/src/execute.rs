@@ -10,6 +10,7 @@
 use crate::action_context::ActionContext;
 use crate::aside::Aside;
 use crate::batch::{Batch, Origin};
+use crate::compose::HOPS_MAX;
 use crate::context::Context;
 use crate::meter::PmdMeters;
 use crate::punts::Punts;
@@ -26,6 +27,7 @@ use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
+use sluice_simd::Isa;
 use sluice_simd::hash::splitmix64;
 use std::sync::Arc;
 
@@ -69,9 +71,14 @@ impl Executor {
     /// Takes the headers of tunnels off a batch in place, if that is all it needs before its next pass; see
     /// [`tunnel::pop_batch`].
     #[inline]
-    pub fn pop_in_place(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+    pub fn pop_in_place(&mut self, isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
         let origins = &batch.origins[..batch.packets.len()];
-        origins.iter().all(|origin| self.recirc.admits(origin)) && tunnel::pop_batch(batch, context)
+        if !origins.iter().all(|origin| self.recirc.admits(origin)) || !tunnel::pop_batch(isa, batch, context) {
+            return false;
+        }
+        let origins = &batch.origins[..batch.packets.len()];
+        batch.begins_path = origins.iter().all(|origin| self.recirc.admits_passes(origin, HOPS_MAX));
+        true
     }
 
     /// Sends a batch by tunnels, if that is all that it needs; see [`tunnel::send_batch`].

@@ -89,11 +89,11 @@ impl Levels {
         self.isa
     }
 
-    /// Looks up the packets that have no composed entry. Those that no level knows are in `missed` afterwards.
+    /// Looks up the packets that have no composed entry and are not known otherwise. Those that no level knows are in `missed` afterwards.
     #[inline]
     pub fn lookup<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         context.tally[Counter::Passes] += batch.packets.len() as u64;
-        let asked = BatchMask(batch.all().0 & !batch.composed.0);
+        let asked = BatchMask(batch.all().0 & !batch.composed.0 & !batch.known.0);
         batch.missed = asked;
         if !asked.is_empty() {
             self.isa.run(AskLevels { levels: self, batch, context });

@@ -34,6 +34,12 @@ impl RecircQueue {
         origin.depth < self.depth_max
     }
 
+    /// Whether a packet may take so many passes more.
+    #[inline]
+    pub fn admits_passes(&self, origin: &Origin, passes: usize) -> bool {
+        usize::from(origin.depth) + passes <= usize::from(self.depth_max)
+    }
+
     /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
     pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, conn: CachedConn) {
         self.waiting.push_back(Waiting { packet, key, origin, conn });

@@ -8,10 +8,13 @@ use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
-use sluice_flow::{Line, Metadata, PacketKey, extract, layout};
-use sluice_flow_cache::Hits;
+use sluice_flow::{Line, Metadata, PacketKey, extract_with, layout};
+use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_packet::{BatchMask, Packet, VlanLimit};
+use sluice_simd::isa::Kernel;
+use sluice_simd::vector_ops::Scalar;
+use sluice_simd::{Isa, VectorOps};
 use sluice_tunnel::TunnelKind;
 use sluice_tunnel::header::{self, PerPacket};
 
@@ -70,11 +73,11 @@ pub(crate) fn send_batch(
     tx: &mut TxPorts,
     context: &mut Context<'_, '_>,
 ) -> bool {
-    if (0..batch.packets.len()).any(|i| push_and_output(&batch.hits, i).is_none()) {
+    if (0..batch.packets.len()).any(|i| batch.hits[i].and_then(push_and_output).is_none()) {
         return false;
     }
     for (i, mut packet) in batch.packets.drain(..).enumerate() {
-        let Some((push, port)) = push_and_output(&batch.hits, i) else { continue };
+        let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
         match push_header(push, sequence, &mut packet, &batch.keys[i], context.now_ms) {
             Ok(()) => match tx.slot(port) {
                 Some(slot) => tx.push(slot, packet, context),
@@ -86,9 +89,10 @@ pub(crate) fn send_batch(
     true
 }
 
-/// The header that packet `i` is to get and the port by which it is to leave, if that is all that its megaflow says.
-fn push_and_output<'g>(hits: &Hits<'g>, i: usize) -> Option<(&'g TunnelPush, PortNo)> {
-    match &hits[i]?.actions()[..] {
+/// The header that a megaflow's packets are to get and the port by which they are to leave, if that is all that it says.
+#[inline]
+pub(crate) fn push_and_output(flow: &Megaflow) -> Option<(&TunnelPush, PortNo)> {
+    match &flow.actions()[..] {
         [Action::TunnelPush(push), Action::Output(port)] => Some((push, *port)),
         _ => None,
     }
@@ -105,21 +109,30 @@ pub(crate) type Pop<'a> = (PortNo, TunnelKind, Option<&'a OptionMap>);
 
 /// Takes a header off a packet. Its key becomes that of what was within, which has come by the tunnel's port with the mark of
 /// its outer packet and with the options that the map knows. `None`: there is no such header, and the key is of no use.
-pub(crate) fn pop(
+pub(crate) fn pop(how: Pop<'_>, packet: &mut Packet, key: &mut PacketKey, vlan_limit: VlanLimit) -> Option<()> {
+    pop_with(Scalar, how, packet, key, vlan_limit)
+}
+
+/// [`pop`], with an instruction set's vector operations.
+#[inline(always)]
+fn pop_with<V: VectorOps>(
+    ops: V,
     (backend, kind, options): Pop<'_>,
     packet: &mut Packet,
     key: &mut PacketKey,
     vlan_limit: VlanLimit,
 ) -> Option<()> {
-    let popped = header::pop(kind, packet.bytes()).ok()?;
-    let options = match options.filter(|_| !popped.options.is_empty()) {
-        Some(map) => read_options(map, packet.bytes().get(popped.options.clone())?)?,
-        None => None,
-    };
+    let Ok(popped) = header::pop(kind, packet.bytes()) else { return None };
+    let mut known_options = None;
+    if let Some(map) = options
+        && !popped.options.is_empty()
+    {
+        known_options = read_options(map, packet.bytes().get(popped.options.clone())?)?;
+    }
     // What came without an Ethernet header gets one: its bytes take the place of the outer header's last.
     let is_bare = popped.tunnel.payload_type != 0;
     let start = popped.inner.start - if is_bare { ETHERNET_SIZE } else { 0 };
-    let size = u16::try_from(start).ok()?;
+    let Ok(size) = u16::try_from(start) else { return None };
     // Like Open vSwitch, what follows the outer packet's end stays: an inner frame may have padding, and tells its own length.
     packet.frame.trim_front(size);
     if is_bare && let Some(header) = packet.bytes_mut().first_chunk_mut::<ETHERNET_SIZE>() {
@@ -128,10 +141,12 @@ pub(crate) fn pop(
         header[..ETHERNET_SIZE - 2].fill(0);
     }
     packet.rss_hash = 0;
-    let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0);
-    extract(packet.bytes(), &known.with_vlan_limit(vlan_limit), key).ok()?;
+    let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0).with_vlan_limit(vlan_limit);
+    if extract_with(ops, packet.bytes(), &known, key).is_err() {
+        return None;
+    }
     popped.tunnel.put(key);
-    if let Some(options) = options {
+    if let Some(options) = known_options {
         *key.make_present(layout::TUN_OPTIONS.line()) = options;
     }
     Some(())
@@ -139,26 +154,44 @@ pub(crate) fn pop(
 
 /// Takes the headers of a whole batch off, if every packet is to lose one and nothing else is to be done: packets and keys stay
 /// where they are for the next pass. Otherwise nothing is done, and it returns false.
-pub(crate) fn pop_batch(batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+pub(crate) fn pop_batch(isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
     if (0..batch.packets.len()).any(|i| only_pop(&batch.hits, i).is_none()) {
         return false;
     }
-    let mut failed = BatchMask::NONE;
-    for (i, packet) in batch.packets.iter_mut().enumerate() {
-        let Some(how) = only_pop(&batch.hits, i) else { continue };
-        if pop(how, packet, &mut batch.keys[i], context.vlan_limit).is_none() {
-            failed.insert(i);
-        }
-        batch.origins[i].depth += 1;
-        batch.conns[i].forget();
-    }
+    let failed = isa.run(PopAll { batch, vlan_limit: context.vlan_limit });
     if !failed.is_empty() {
         drop_failed(failed, batch, context);
     }
     true
 }
 
+/// Takes the headers of a whole batch off, compiled for each instruction set. Returns the packets that have no such header.
+struct PopAll<'a, 'm, 'g> {
+    batch: &'a mut Batch<'m, 'g>,
+    vlan_limit: VlanLimit,
+}
+
+impl Kernel for PopAll<'_, '_, '_> {
+    type Output = BatchMask;
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        let Batch { packets, keys, hits, origins, conns, .. } = self.batch;
+        let mut failed = BatchMask::NONE;
+        for i in 0..packets.len() {
+            let Some(how) = only_pop(hits, i) else { continue };
+            if pop_with(ops, how, &mut packets[i], &mut keys[i], self.vlan_limit).is_none() {
+                failed.insert(i);
+            }
+            origins[i].depth += 1;
+            conns[i].forget();
+        }
+        failed
+    }
+}
+
 /// What takes a header off packet `i`, if that is all that its megaflow says.
+#[inline(always)]
 fn only_pop<'g>(hits: &Hits<'g>, i: usize) -> Option<Pop<'g>> {
     match &hits[i]?.actions()[..] {
         [Action::TunnelPop { backend, kind, options }] => Some((*backend, *kind, options.as_deref())),

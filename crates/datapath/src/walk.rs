@@ -113,7 +113,7 @@ impl Walk {
             self.composer.replay_front(batch, context);
         }
         context.clock.progress().enter(Activity::Act);
-        let again = act(&mut self.executor, &self.composer, batch, context);
+        let again = act(self.levels.isa(), &mut self.executor, &mut self.composer, batch, context);
         context.clock.mark(Stage::Act);
         again
     }

@@ -111,6 +111,36 @@ pub const SCENARIOS: &[Scenario] = &[
         packets: 1 << 14,
         answers: |counted| nearly(counted[Counter::EmcHits], 2 * counted[Counter::Received]),
     },
+    Scenario {
+        name: "known-decap",
+        way: Way::Decap,
+        settings: Settings { emc: Level::On, composed: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: encapsulated_flows,
+        packets: 1 << 14,
+        answers: |counted| {
+            let received = counted[Counter::Received];
+            nearly(counted[Counter::EmcHits], received) && nearly(counted[Counter::ComposedHits], received)
+        },
+    },
+    Scenario {
+        name: "connection-encap",
+        way: Way::Encap,
+        settings: Settings { composed: Level::On, ..Settings::BARE },
+        rules: firewall,
+        traffic: connections,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
+    },
+    Scenario {
+        name: "connection-decap",
+        way: Way::Decap,
+        settings: Settings { composed: Level::On, ..Settings::BARE },
+        rules: firewall,
+        traffic: encapsulated_connections,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
+    },
 ];
 
 /// A cache may have no place for a few flows.
@@ -162,6 +192,11 @@ fn connections() -> Traffic {
         frames.push(tcp(SERVER, client, ACK, 301, 101));
     }
     Traffic { frames, again_from, new_flows: false }
+}
+
+fn encapsulated_connections() -> Traffic {
+    let connections = connections();
+    Traffic { frames: tunnel::encapsulated(connections.frames), ..connections }
 }
 
 fn new_flows() -> Traffic {

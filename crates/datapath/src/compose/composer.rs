@@ -1,6 +1,7 @@
 //! One PMD's composed entries: find, replay, record.
 
 use super::path::{Endpoints, Hop, Path, Paths, is_eligible};
+use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
@@ -33,6 +34,7 @@ pub(crate) struct Composer {
     table: EntryTable,
     paths: Paths,
     recorder: PathRecorder,
+    pops: KnownPops,
     /// Packets searched for in this window, and found.
     searched: u32,
     found: u32,
@@ -76,6 +78,7 @@ impl Composer {
             table: EntryTable::default(),
             paths: Paths::default(),
             recorder: PathRecorder::default(),
+            pops: KnownPops::default(),
             searched: 0,
             found: 0,
             paused: 0,
@@ -92,14 +95,21 @@ impl Composer {
 
     fn clear(&mut self) {
         (self.table, self.paths) = (EntryTable::default(), Paths::default());
+        self.pops.clear();
     }
 
-    /// Finds the paths of packets just received: these are `composed` afterwards, and their hit is the path's first
-    /// megaflow.
+    /// Finds the paths of packets just received or just out of a tunnel: these are `composed` afterwards, and their hit
+    /// is the path's first megaflow. Packets just received whose header goes as that of the last ones did are `known`.
     #[inline]
     pub fn find<'g>(&mut self, isa: Isa, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
-        (batch.composed, batch.diverged) = (BatchMask::NONE, BatchMask::NONE);
-        if batch.is_recirculated || self.table.is_empty() || self.is_paused(batch.packets.len()) {
+        (batch.known, batch.composed, batch.diverged) = (BatchMask::NONE, BatchMask::NONE, BatchMask::NONE);
+        if !batch.begins_path {
+            return;
+        }
+        if !batch.is_recirculated {
+            self.pops.find(isa, batch, context);
+        }
+        if batch.known == batch.all() || self.table.is_empty() || self.is_paused(batch.packets.len()) {
             return;
         }
         isa.run(Find { composer: self, batch, flows: context.flows });
@@ -133,7 +143,7 @@ impl Composer {
                     (path, first)
                 }
             };
-            if !path.fits(ops, &keys[i].lines[0].0) {
+            if !path.fits(ops, &keys[i]) || batch.known.contains(i) {
                 continue;
             }
             if let Some(conn) = conn {
@@ -211,8 +221,10 @@ impl Composer {
         let hint = batch.paths[i];
         let Some(route) = self.route(hint.path, context.flows) else { return Replay::Refused };
         let replay = self.run(hint, route, false, packet, context);
-        if let Replay::Diverged(passes) = replay {
-            diverge(i, passes, batch);
+        match replay {
+            Replay::Completed(last) => batch.hits[i] = Some(last),
+            Replay::Diverged(passes) => diverge(i, passes, batch),
+            Replay::Refused => {}
         }
         replay
     }
@@ -291,8 +303,8 @@ impl Composer {
     /// Records what the packets of the batch met in this pass, if they may have entries. Of those at their last pass,
     /// entries are made.
     #[inline]
-    pub fn record(&mut self, batch: &Batch<'_, '_>, tracking: &Tracking, context: &Context<'_, '_>) {
-        if batch.is_recirculated {
+    pub fn record(&mut self, batch: &mut Batch<'_, '_>, tracking: &Tracking, context: &Context<'_, '_>) {
+        if !std::mem::take(&mut batch.begins_path) {
             if !self.recorder.is_idle() {
                 self.record_pass(batch, tracking, context);
             }
@@ -315,8 +327,16 @@ impl Composer {
             let key = &batch.keys[i];
             let hash = hash_of(&self.secret, key);
             if is_eligible(key) && self.table.has_room(hash) {
-                self.recorder.begin(i, key, hash, flow);
+                self.recorder.begin(batch.origins[i].arrival, key, hash, flow);
             }
+        }
+    }
+
+    /// Remembers what took the header of a tunnel off packets just received.
+    #[inline]
+    pub fn remember_pop(&mut self, flow: &Megaflow) {
+        if self.level != Level::Off {
+            self.pops.remember(flow);
         }
     }
 
@@ -392,14 +412,21 @@ impl Kernel for Find<'_, '_, '_> {
     }
 }
 
-/// The hash of a key's addresses, protocol, ports, and port of arrival.
+/// The hash of a key's addresses, protocol, ports, port of arrival, and of the tunnel's key if it came by one: tenants use
+/// the same addresses.
 #[inline(always)]
 fn hash_of(secret: &HashKey, key: &PacketKey) -> u64 {
     /// Protocol and ports in the last word.
     const PROTO_AND_PORTS: u64 = 0xffff_ffff_0000_00ff;
+    /// The bit of the presence byte that says that there is a tunnel's line.
+    const HAS_TUNNEL: u64 = 1 << (8 * (layout::PRESENCE.offset % 8) + layout::TUN_ID.line());
 
     let words = compare::words(&key.lines[0].0);
     let product = |place: usize, word| hash::product(word, secret.addends(place));
-    let sum = product(0, words[0]).wrapping_add(product(6, words[6]));
+    let mut sum = product(0, words[0]).wrapping_add(product(6, words[6]));
+    if words[layout::PRESENCE.offset / 8] & HAS_TUNNEL != 0 {
+        let words = compare::words(&key.lines[layout::TUN_ID.line()].0);
+        sum = sum.wrapping_add(product(layout::TUN_ID.offset / 8, words[0]));
+    }
     finish(sum.wrapping_add(product(7, words[7] & PROTO_AND_PORTS)))
 }

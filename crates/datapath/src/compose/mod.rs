@@ -15,6 +15,10 @@
 //! matches on them. So no change of rules, connections or NAT has to be announced here. If `ct` returns another state,
 //! the packet diverges: normal processing resumes with its next pass.
 //!
+//! A packet that comes by a tunnel may begin a path once its header is off; what takes headers off is remembered, so that
+//! outer headers take no lookup either: see module `pops`. A path may end at a megaflow that pushes a header and
+//! outputs.
+//!
 //! Packets are tracked in order of arrival, with a composed entry or without, and every megaflow counts every packet.
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
 //! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
@@ -24,7 +28,9 @@
 
 mod composer;
 mod path;
+mod pops;
 mod recorder;
 mod table;
 
 pub(crate) use composer::{Composer, Replay};
+pub(crate) use path::HOPS_MAX;

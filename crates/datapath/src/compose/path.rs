@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use sluice_action::FlowId;
 use sluice_conntrack::CtMetadata;
-use sluice_flow::{PacketKey, layout};
+use sluice_flow::{Line, PacketKey, layout};
 use sluice_flow_cache::Megaflow;
 use sluice_packet::headers::{ethertype, ip_proto};
 use sluice_simd::{VectorOps, compare};
@@ -11,7 +11,7 @@ use sluice_sync::Slots;
 use std::collections::HashMap;
 
 /// The most `ct` actions in a path.
-pub(super) const HOPS_MAX: usize = 4;
+pub(crate) const HOPS_MAX: usize = 4;
 
 /// The most paths that are kept, each in 400 bytes. A new one then replaces the oldest.
 const PATHS_MAX: usize = 1 << 16;
@@ -39,9 +39,24 @@ pub(crate) struct Path {
     mask: [u64; 8],
     /// The values of those bits.
     key: [u64; 8],
+    /// The same of the lines of a tunnel, if its packets came by one.
+    tunnel: Option<Box<TunnelLines>>,
     first: FlowRef,
     hops: ArrayVec<Hop, HOPS_MAX>,
 }
+
+/// The bits of the lines of a tunnel that any megaflow of a path matches on, and their values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TunnelLines {
+    mask: [Line; 2],
+    key: [Line; 2],
+}
+
+/// The lines of a tunnel: its fields and its options.
+const TUNNEL: [usize; 2] = [layout::TUN_ID.line(), layout::TUN_OPTIONS.line()];
+
+/// What the presence byte may say of a packet with a tunnel's fields, or with options too.
+const BY_TUNNEL: [u64; 2] = [1 << TUNNEL[0], 1 << TUNNEL[0] | 1 << TUNNEL[1]];
 
 impl FlowRef {
     pub fn of(flow: &Megaflow) -> Self {
@@ -74,11 +89,15 @@ const fn bits(span: layout::Span) -> u64 {
 }
 
 impl Path {
-    /// The path that begins at a megaflow.
-    pub fn begin(first: &Megaflow) -> Self {
+    /// The path of a packet of this key that begins at a megaflow.
+    pub fn begin(key: &PacketKey, first: &Megaflow) -> Self {
         let asked = first.mask().words();
         let mask = std::array::from_fn(|i| ALWAYS[i] | asked[i]);
-        Path { mask, key: [0; 8], first: FlowRef::of(first), hops: ArrayVec::new() }
+        let tunnel = (key.number(layout::PRESENCE) != 0).then(|| {
+            let key = TUNNEL.map(|line| *key.line(line));
+            Box::new(TunnelLines { mask: TUNNEL.map(|line| *first.mask().whole.line(line)), key })
+        });
+        Path { mask, key: [0; 8], tunnel, first: FlowRef::of(first), hops: ArrayVec::new() }
     }
 
     /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets
@@ -97,6 +116,9 @@ impl Path {
         let asks_for_label = whole.get(layout::CT_LABEL).iter().any(|byte| *byte != 0);
         metadata.marks = metadata.marks.filter(|_| asks_for_mark || asks_for_label);
         self.mask.iter_mut().zip(asked).zip(WRITTEN).for_each(|((mask, asked), written)| *mask |= asked & !written);
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.mask.iter_mut().zip(TUNNEL).for_each(|(mask, line)| *mask = mask.or(whole.line(line)));
+        }
         self.hops.push(Hop { metadata, recirc_id, next: FlowRef::of(next) });
         true
     }
@@ -104,12 +126,17 @@ impl Path {
     /// Makes it the path of packets that equal this one in all that it matches on.
     pub fn finish(&mut self, words: &[u64; 8]) {
         self.key = std::array::from_fn(|i| words[i] & self.mask[i]);
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.key.iter_mut().zip(tunnel.mask).for_each(|(key, mask)| *key = key.and(&mask));
+        }
     }
 
-    /// Whether a key, line 0, is one of its packets'.
+    /// Whether a key is one of its packets'.
     #[inline(always)]
-    pub fn fits<V: VectorOps>(&self, ops: V, line: &[u8; 64]) -> bool {
-        ops.masked_eq(line, &self.mask, &self.key)
+    pub fn fits<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
+        // Line 0 tells which further lines there are: those of the path, all of them or none.
+        ops.masked_eq(&key.lines[0].0, &self.mask, &self.key)
+            && self.tunnel.as_ref().is_none_or(|tunnel| tunnel.fits(key))
     }
 
     /// Its hops.
@@ -129,6 +156,20 @@ impl Path {
     #[inline]
     pub fn last_if_live<'g>(&self, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
         self.hops.last()?.next.get(flows)
+    }
+}
+
+impl TunnelLines {
+    /// Out of line: most packets come by no tunnel.
+    #[inline(never)]
+    fn fits(&self, key: &PacketKey) -> bool {
+        let [fields, options] = TUNNEL;
+        let has_options = key.number(layout::PRESENCE) >> options & 1 != 0;
+        let fits = |i: usize, line: usize| {
+            let words = compare::words(&key.lines[line].0);
+            compare::masked_eq(&words, &compare::words(&self.mask[i].0), &compare::words(&self.key[i].0))
+        };
+        fits(0, fields) && (!has_options || fits(1, options))
     }
 }
 
@@ -193,18 +234,23 @@ const _: () = assert!(
     "addresses are word 6, ports the high half of word 7"
 );
 
+/// The word of connection fields and presence, and the bits of the latter.
+const CONN: usize = layout::CT_STATE.offset / 8;
+const PRESENCE: u64 = bits(layout::PRESENCE);
+
 /// Whether a key in a later pass is that of the same packet: nothing has changed but what `ct` and `recirc` write.
 pub(super) fn is_same_packet(first: &[u64; 8], later: &[u64; 8]) -> bool {
     first.iter().zip(later).zip(WRITTEN).all(|((first, later), written)| (first ^ later) & !written == 0)
 }
 
-/// Whether a packet just received may have an entry: TCP or UDP over IPv4, not a fragment.
+/// Whether a packet just received, or just out of a tunnel, may have an entry: TCP or UDP over IPv4, not a fragment.
 pub(super) fn is_eligible(key: &PacketKey) -> bool {
     let proto = key.get(layout::NW_PROTO)[0];
     let words = compare::words(&key.lines[0].0);
     key.get(layout::DL_TYPE) == ethertype::IPV4.to_be_bytes()
         && matches!(proto, ip_proto::TCP | ip_proto::UDP)
         && key.get(layout::NW_FRAG) == [0]
-        && words[layout::CT_STATE.offset / 8] == 0
+        && words[CONN] & !PRESENCE == 0
+        && (words[CONN] == 0 || BY_TUNNEL.contains(&key.number(layout::PRESENCE)))
         && key.recirc_id() == 0
 }

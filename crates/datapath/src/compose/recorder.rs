@@ -1,6 +1,7 @@
 //! Recording paths: packets are followed from their first pass to their last, so that those behind them can replay it.
 
 use super::path::{Endpoints, FlowRef, HOPS_MAX, Path, is_same_packet};
+use crate::tunnel::push_and_output;
 use arrayvec::ArrayVec;
 use sluice_action::{Action, Ct};
 use sluice_conntrack::{ConnRef, CtMetadata};
@@ -70,12 +71,12 @@ impl PathRecorder {
         }
     }
 
-    /// Begins to record a packet just received.
-    pub fn begin(&mut self, arrival: usize, key: &PacketKey, hash: u64, first: &Megaflow) {
+    /// Begins to record a packet, named by its arrival, at its first pass.
+    pub fn begin(&mut self, arrival: u32, key: &PacketKey, hash: u64, first: &Megaflow) {
         let words = compare::words(&key.lines[0].0);
-        let (path, last) = (Path::begin(first), FlowRef::of(first));
+        let (path, last) = (Path::begin(key, first), FlowRef::of(first));
         self.recordings.push(Recording { words, hash, path, conns: ArrayVec::new(), last });
-        self.of[arrival] = self.recordings.len() as u8;
+        self.of[arrival as usize % BATCH_MAX] = self.recordings.len() as u8;
     }
 
     fn place(&self, arrival: u32) -> Option<usize> {
@@ -111,7 +112,7 @@ impl Recording {
         let (conn, metadata) = pass.tracked?;
         // In the zone of the pass before, a packet is known already, and not counted.
         let is_new_zone = self.path.hops().last().is_none_or(|hop| hop.metadata.zone != metadata.zone);
-        let is_last = flow.verdict() != FlowVerdict::Actions;
+        let is_last = flow.verdict() != FlowVerdict::Actions || push_and_output(flow).is_some();
         let is_plain = is_last || only_ct(flow).is_some();
         if !is_new_zone || !is_plain || !is_same_packet(&self.words, &compare::words(&pass.key.lines[0].0)) {
             return None;
