@@ -241,7 +241,7 @@ impl Smc {
     /// The lookup with many megaflows: signatures of all packets, then their records, which are prefetched meanwhile with
     /// their counters. With few megaflows it gains nothing: 13 instructions more a packet hide as many cycles of latency.
     #[inline(always)]
-    fn lookup_ahead<'g, V: VectorOps>(
+    pub(crate) fn lookup_ahead<'g, V: VectorOps>(
         &self,
         ops: V,
         batch: &LookupBatch<'_, 'g>,

@@ -2,8 +2,8 @@
 //! colliding tags, full buckets, late notices, hints that name a wrong subtable.
 
 use crate::{
-    Distributor, DistributorTable, Emc, FlowView, Hits, Installed, LookupBatch, LookupStage, MegaflowTable, PmdSide,
-    Smc, Subtables, key_hash,
+    Distributor, DistributorTable, Emc, FlowView, Hits, Installed, LookupBatch, LookupStage, Megaflow, MegaflowTable,
+    PmdSide, Smc, Subtables, key_hash,
 };
 use proptest::prelude::*;
 use sluice_action::{Action, FlowId, FlowModification, MegaflowStore, PortNo, Translation, XcacheHandle};
@@ -203,6 +203,18 @@ fn distributor(setup: &Setup) -> Distributor {
 /// A cache's lookup, with the vector operations of an instruction set.
 struct Ask<'a, 'g, S>(&'a mut S, &'a LookupBatch<'a, 'g>, BatchMask, &'a mut Hits<'g>);
 
+/// [`Smc::lookup_ahead`], which lookups use if there are many megaflows.
+struct AskAhead<'a, 'g>(&'a Smc, &'a LookupBatch<'a, 'g>, BatchMask, &'a mut Hits<'g>);
+
+impl Kernel for AskAhead<'_, '_> {
+    type Output = BatchMask;
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        self.0.lookup_ahead(ops, self.1, self.2, self.3)
+    }
+}
+
 impl<S: LookupStage> Kernel for Ask<'_, '_, S> {
     type Output = BatchMask;
 
@@ -256,7 +268,13 @@ impl World {
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);
         let after_emc = BatchMask(all.0 & !users.0 | self.isa.run(Ask(emc, &lookup, users, &mut hits)).0);
+        let mut hits_ahead = hits;
         let after_smc = if asked.smc { self.isa.run(Ask(smc, &lookup, after_emc, &mut hits)) } else { after_emc };
+        if asked.smc && smc.is_on() {
+            let after_ahead = self.isa.run(AskAhead(smc, &lookup, after_emc, &mut hits_ahead));
+            let ids = |hits: &Hits<'_>| hits.map(|hit| hit.map(Megaflow::id));
+            assert_eq!((after_ahead, ids(&hits_ahead)), (after_smc, ids(&hits)));
+        }
         let mut searched = after_smc;
         if asked.distributor {
             searched = distributor.lookup(subtables, &lookup, after_smc, &mut hits);
