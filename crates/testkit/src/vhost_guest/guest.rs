@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
@@ -137,7 +137,19 @@ pub struct Guest {
 impl Guest {
     /// Connects to the switch's socket and negotiates `features`; rings have `size` entries.
     pub fn connect(path: &Path, features: u64, size: u16) -> Self {
-        let socket = connect(path);
+        Self::new(connect(path), features, size)
+    }
+
+    /// The same, for a switch that connects to the guest.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub fn accept(path: &Path, features: u64, size: u16) -> std::io::Result<Self> {
+        let (socket, _) = UnixListener::bind(path)?.accept()?;
+        Ok(Self::new(socket, features, size))
+    }
+
+    fn new(socket: UnixStream, features: u64, size: u16) -> Self {
         let file = File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY).unwrap();
         let mapped = (GuestAddress(0), MEMORY as usize, Some(FileOffset::new(file.try_clone().unwrap(), 0)));
@@ -279,6 +291,12 @@ impl Guest {
             let index = self.available[ring as usize].to_le();
             self.memory.store(index, GuestAddress(Place::of(ring).available + 2), Release).unwrap();
         }
+    }
+
+    /// How many chains of a split ring were used, of `offered` since it began; at most as many as its entries are under way.
+    pub fn taken(&self, ring: u32, offered: u64) -> u64 {
+        let used: u16 = self.memory.load(GuestAddress(Place::of(ring).used + 2), Acquire).unwrap();
+        offered - u64::from((offered as u16).wrapping_sub(u16::from_le(used)))
     }
 
     /// The chains used since the last call, and the bytes written to each.
