@@ -53,4 +53,12 @@ stop_switch() {
     rm -rf "/tmp/sluice-example-$name.pid" "/tmp/sluice-example-$name.log" "$rundir"
 }
 gone() { ! kill -0 "$1"; }
-remove_hosts() { for host in "$@"; do ip netns del "$host" 2> /dev/null || true; done; }
+# The kernel removes a namespace's devices some time after its name. The switch's end of the veth goes first, at once, so that the
+# names are free for the next `up`.
+remove_hosts() {
+    local host
+    for host in "$@"; do
+        ip link del "$host-port" 2> /dev/null || true
+        ip netns del "$host" 2> /dev/null || true
+    done
+}

@@ -126,10 +126,14 @@ impl RxqScheduler {
     }
 
     /// Cycles for which a queue may be polled again as long as it gives full bursts: few if the others had no packets,
-    /// because a longer round would make them wait.
+    /// because a longer round would make them wait; none if the queue itself had none, or if nothing is known of it.
     #[inline]
     pub fn quantum(&self, queue: &Deficit) -> u64 {
-        if self.is_contended(queue) { QUANTUM } else { QUANTUM_ALONE }
+        match self.is_contended(queue) {
+            true => QUANTUM,
+            false if queue.is_active => QUANTUM_ALONE,
+            false => 0,
+        }
     }
 
     /// Notes that a queue was polled and gave nothing.
@@ -288,8 +292,11 @@ mod tests {
 
     #[test]
     fn a_queue_alone_gives_some_bursts_a_round_and_delays_none_for_long() {
-        let (mut scheduler, deficit) = (RxqScheduler::default(), Deficit::default());
-        let quantum = round(&mut scheduler, &[deficit]).quantum(&deficit);
+        let mut scheduler = RxqScheduler::default();
+        let settled = Deficit::default();
+        let active = Deficit { is_active: true, ..settled };
+        assert_eq!(round(&mut scheduler, &[settled]).quantum(&settled), 0, "a replay must not depend on cycles");
+        let quantum = round(&mut scheduler, &[active]).quantum(&active);
         assert!((2..8).contains(&(quantum / 3000)), "ordinary bursts: {quantum} cycles");
         // A lone packet waits for the quantum and the burst that ends it, not for the other queue's cycles.
         let [full, lone] = run([Queue::full(3000), Queue { packets: 1, ..Queue::of(500, 1_000_000) }], 300_000_000);
