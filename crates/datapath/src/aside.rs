@@ -5,19 +5,21 @@
 //! they came by the first of them repeat the pass in which they missed.
 //!
 //! **Order.** While packets of a queue wait, all others of it that miss wait behind them, even if the tables are free by
-//! then. So packets of a flow that have no megaflow keep their order. If another thread makes the flow's suspended megaflow
-//! live again meanwhile, packets that hit may overtake those that wait, as in Open vSwitch a packet that hits overtakes
-//! those whose upcall is under way.
+//! then; and the first of a flow's packets that wait installs no megaflow, which would let others overtake the rest: the last
+//! one does. So packets of a flow that have no megaflow keep their order. If a packet of another queue or another thread
+//! installs the flow's megaflow meanwhile, packets that hit may overtake those that wait, as in Open vSwitch a packet that
+//! hits overtakes those whose upcall is under way.
 //!
 //! **Bound.** Each queue has a bound of its own, so that no queue takes the place of another. Beyond it a packet is dropped
-//! with a reason while the tables are locked. If they are free and just many packets wait, the queue is not polled until
-//! there is room: then packets wait where they always do, in the device.
+//! with a reason while the tables are locked. Once they are free, the queue is not polled until none waits: then packets wait
+//! where they always do, in the device.
 
 use crate::batch::{Batch, Origin};
+use sluice_action::agree_under;
 use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::PacketKey;
-use sluice_packet::{BATCH_MAX, Buffers, Packet};
+use sluice_packet::{Buffers, Packet};
 use std::collections::VecDeque;
 
 /// Packets of one queue that wait at most: what a sender of ten million packets a second, all misses, sends in 25 µs, which
@@ -56,15 +58,20 @@ impl Aside {
         self.is_blocked || !self.is_retrying && !self.is_empty()
     }
 
+    /// Whether a packet waits behind the retry that agrees with this one under a megaflow's mask.
+    pub fn has_follower(&self, mask: &PacketKey, key: &PacketKey) -> bool {
+        self.is_retrying && self.waiting.iter().any(|waiting| agree_under(mask, key, &waiting.key))
+    }
+
     /// The tables are busy.
     pub fn block(&mut self) {
         self.is_blocked = true;
     }
 
-    /// Whether the next burst had better stay in the device: most places are taken, and the tables are free, so there will be
-    /// more.
+    /// Whether the next burst stays in the device: the tables are free, so those that wait are soon through. Otherwise a flow
+    /// at full rate would always have packets that wait, and never a megaflow.
     pub fn holds_back(&self) -> bool {
-        !self.is_blocked && self.waiting.len() + BATCH_MAX > ASIDE_MAX
+        !self.is_blocked && !self.is_empty()
     }
 
     /// Lets a packet wait that missed under this key. Gives it back if as many wait as may.

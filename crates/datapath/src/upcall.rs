@@ -93,7 +93,8 @@ impl Upcalls {
         match fate {
             Fate::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
-                if translation.cacheable && self.is_due(i, &translation, batch, context) {
+                let may_install = translation.cacheable && !later.has_follower(&translation.mask, key);
+                if may_install && self.is_due(i, &translation, batch, context) {
                     installed = self.install(key, &translation, context);
                 }
                 if let Some(flow) = installed {

@@ -142,6 +142,39 @@ fn each_queue_has_its_own_bound() {
     assert_eq!(datapath.totals().conserved(), Ok(()));
 }
 
+/// A megaflow that the first packet of a flow installs would let a packet that comes now overtake one that waits.
+#[test]
+fn a_flow_whose_packets_wait_in_two_batches_keeps_its_order() {
+    let (datapath, [feed, _], sent, tables) = datapath();
+    tables.is_busy.store(true, Relaxed);
+    for (tag, flow) in (0..).zip([2].into_iter().chain((2..41).map(|other| 2 * other)).chain([2])) {
+        put(&feed, flow, tag);
+    }
+    (0..2).for_each(|_| _ = datapath.run_once(0));
+    tables.is_busy.store(false, Relaxed);
+    for tag in [41, 42] {
+        put(&feed, 2, tag);
+        datapath.run_once(0);
+    }
+    (0..2).for_each(|_| _ = datapath.run_once(0));
+    let tags = sent_packets(&sent).iter().filter(|(flow, _)| *flow == 2).map(|(_, tag)| *tag).collect::<Vec<_>>();
+    assert_eq!(tags, [0, 40, 41, 42]);
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+    assert_eq!(datapath.totals()[Counter::MegaflowsInstalled], 40, "the last that waited installs it");
+}
+
+#[test]
+fn a_flow_that_never_pauses_gets_its_megaflow() {
+    let (datapath, [feed, _], _, tables) = datapath();
+    tables.is_busy.store(true, Relaxed);
+    (0..5000).for_each(|tag| put(&feed, 2, tag));
+    (0..10).for_each(|_| _ = datapath.run_once(0));
+    tables.is_busy.store(false, Relaxed);
+    (0..10).for_each(|_| _ = datapath.run_once(0));
+    assert!(!feed.lock().unwrap().is_empty());
+    assert_eq!(datapath.totals()[Counter::MegaflowsInstalled], 1);
+}
+
 /// Where the tables are free and just many packets wait, the device keeps what comes.
 #[test]
 fn nothing_is_lost_once_the_tables_are_free() {
