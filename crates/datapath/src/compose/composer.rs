@@ -126,7 +126,11 @@ impl Composer {
         let n = batch.packets.len();
         let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
         for (hash, key) in hashes[..n].iter_mut().zip(keys) {
-            *hash = hash_of(&self.secret, key);
+            *hash = hash_of_line(&self.secret, key);
+        }
+        // A packet just received came by no tunnel.
+        if batch.is_recirculated {
+            hashes[..n].iter_mut().zip(keys).for_each(|(hash, key)| *hash ^= hash_of_tunnel(&self.secret, key));
         }
         hashes[..n].iter().for_each(|hash| self.table.prefetch(*hash));
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
@@ -414,19 +418,31 @@ impl Kernel for Find<'_, '_, '_> {
 
 /// The hash of a key's addresses, protocol, ports, port of arrival, and of the tunnel's key if it came by one: tenants use
 /// the same addresses.
-#[inline(always)]
 fn hash_of(secret: &HashKey, key: &PacketKey) -> u64 {
+    hash_of_line(secret, key) ^ hash_of_tunnel(secret, key)
+}
+
+/// That of line 0: without a branch, so that a loop of it becomes vectors.
+#[inline(always)]
+fn hash_of_line(secret: &HashKey, key: &PacketKey) -> u64 {
     /// Protocol and ports in the last word.
     const PROTO_AND_PORTS: u64 = 0xffff_ffff_0000_00ff;
-    /// The bit of the presence byte that says that there is a tunnel's line.
-    const HAS_TUNNEL: u64 = 1 << (8 * (layout::PRESENCE.offset % 8) + layout::TUN_ID.line());
 
     let words = compare::words(&key.lines[0].0);
     let product = |place: usize, word| hash::product(word, secret.addends(place));
-    let mut sum = product(0, words[0]).wrapping_add(product(6, words[6]));
-    if words[layout::PRESENCE.offset / 8] & HAS_TUNNEL != 0 {
-        let words = compare::words(&key.lines[layout::TUN_ID.line()].0);
-        sum = sum.wrapping_add(product(layout::TUN_ID.offset / 8, words[0]));
-    }
+    let sum = product(0, words[0]).wrapping_add(product(6, words[6]));
     finish(sum.wrapping_add(product(7, words[7] & PROTO_AND_PORTS)))
+}
+
+/// That of the tunnel's key; 0 without a tunnel.
+#[inline(always)]
+fn hash_of_tunnel(secret: &HashKey, key: &PacketKey) -> u64 {
+    /// The bit of the presence byte that says that there is a tunnel's line.
+    const HAS_TUNNEL: u64 = 1 << layout::TUN_ID.line();
+
+    if key.number(layout::PRESENCE) & HAS_TUNNEL == 0 {
+        return 0;
+    }
+    let words = compare::words(&key.lines[layout::TUN_ID.line()].0);
+    finish(hash::product(words[0], secret.addends(layout::TUN_ID.offset / 8)))
 }
