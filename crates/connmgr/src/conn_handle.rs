@@ -5,6 +5,7 @@ use crate::conn_origin::ConnOrigin;
 use crate::flow_monitor::FlowMonitors;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
+use sluice_fate::Limit;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -75,6 +76,7 @@ impl ConnHandle {
         };
         if is_full {
             self.lost.fetch_add(1, Relaxed);
+            Limit::AsyncMessages.hit();
             return;
         }
         self.packet_ins.fetch_add(usize::from(matches!(msg, AsyncMsg::PacketIn(_))), Relaxed);

@@ -216,16 +216,19 @@ mod tests {
     use super::*;
     use crate::conn_handle::QUEUE_MAX;
     use crate::conn_origin::CLIENTS_MAX;
+    use sluice_fate::Limit;
 
     #[test]
     fn a_full_queue_loses_messages_but_no_demotion() {
         let conn_mgr = ConnMgr::new("br0");
         let handle = conn_mgr.add_connection(ConnOrigin::Controller, QUEUE_MAX).unwrap();
         handle.set_primary(true);
+        let before = Limit::AsyncMessages.count();
         let port = |number| PortDesc { port: number, ..PortDesc::default() };
         conn_mgr.update_ports((0..QUEUE_MAX as u16 + 5).map(port), None);
         let other = conn_mgr.add_connection(ConnOrigin::Controller, QUEUE_MAX).unwrap();
         conn_mgr.make_primary(&other);
+        assert!(Limit::AsyncMessages.count() >= before + 5);
         assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
     }
 

@@ -22,6 +22,7 @@ use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{PollTimer, now_ms};
+use sluice_fate::Limit;
 use sluice_fate::MemoryShare;
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
@@ -455,7 +456,7 @@ impl Connection {
             match msg {
                 AsyncMsg::FlowUpdates(_) if unsent > OUTPUT_MAX => return self.async_msgs.push_front(msg),
                 AsyncMsg::FlowUpdates(_) | AsyncMsg::Demoted(_) => self.send_async_msg(msg),
-                _ if unsent > OUTPUT_MAX_WITH_ASYNC => {}
+                _ if unsent > OUTPUT_MAX_WITH_ASYNC => Limit::AsyncMessages.hit(),
                 _ => self.send_async_msg(msg),
             }
         }

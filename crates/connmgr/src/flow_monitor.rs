@@ -4,6 +4,7 @@
 //! [`UPDATES_MAX`] wait, the monitors pause: from then on they are told only of removed rules, and at the end of the pause of
 //! all rules that were added or modified during it. A connection that has more than [`WAITING_MAX`] waiting is ended.
 
+use sluice_fate::Limit;
 use sluice_ofproto::{Rule, RuleFilter, RuleUpdate, RuleUpdateEvent, Transaction};
 use sluice_openflow::Error;
 use sluice_openflow::message::monitor::{FlowEvent, MonitorCommand, MonitorFlags, MonitorRequest};
@@ -87,11 +88,13 @@ impl FlowMonitors {
         }
         if self.waiting + updates.len() > WAITING_MAX {
             self.is_overrun = true;
+            Limit::MonitorUpdates.hit();
             return Vec::new();
         }
         self.waiting += updates.len();
         if self.waiting > UPDATES_MAX && self.paused.is_none() {
             // A part of this transaction may have been told already. At the end of the pause all of it is.
+            Limit::MonitorUpdates.hit();
             self.paused = Some(transaction.version);
             self.waiting += 1;
             updates.push(MonitorUpdate::Paused);
@@ -154,6 +157,7 @@ impl FlowMonitors {
             return Err(Error::MonitorMonitorExists);
         }
         if self.by_id.len() == MONITORS_MAX {
+            Limit::FlowMonitors.hit();
             return Err(Error::MonitorUnknown);
         }
         let filter = RuleFilter {
@@ -227,5 +231,27 @@ impl MonitoredFlows {
     /// The rules.
     pub fn into_vec(self) -> Vec<MonitoredFlow> {
         self.flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: u32) -> MonitorRequest {
+        let flags =
+            MonitorFlags { initial: false, added: true, removed: true, modified: true, actions: false, own: false };
+        let (command, matches) = (MonitorCommand::Add, sluice_flow::Match::ANY);
+        MonitorRequest { id, command, flags, out_port: None, out_group: None, table: None, matches }
+    }
+
+    #[test]
+    fn a_connection_has_so_many_monitors_at_most() {
+        let (mut monitors, before) = (FlowMonitors::default(), Limit::FlowMonitors.count());
+        (0..MONITORS_MAX as u32).for_each(|id| monitors.add(&request(id)).unwrap());
+        assert_eq!(monitors.add(&request(1 << 20)), Err(Error::MonitorUnknown));
+        assert!(Limit::FlowMonitors.count() > before);
+        monitors.remove(0).unwrap();
+        assert_eq!(monitors.add(&request(1 << 20)), Ok(()));
     }
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::now_ms;
+use sluice_fate::Limit;
 use sluice_openflow::message::connection::Role;
 use sluice_openflow::{Peer, Session, Version};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,11 +63,13 @@ impl ControllerTraffic {
     pub fn copy(&self, messages: &[u8]) {
         for queue in self.queues.lock().iter() {
             let mut waiting = queue.waiting.lock();
-            if waiting.len() + messages.len() <= WAITING_MAX {
-                waiting.extend(messages);
-                // A full counter is readable already.
-                let _ = rustix::io::write(&queue.wake, &1u64.to_ne_bytes());
+            if waiting.len() + messages.len() > WAITING_MAX {
+                Limit::SnoopedBytes.hit();
+                continue;
             }
+            waiting.extend(messages);
+            // A full counter is readable already.
+            let _ = rustix::io::write(&queue.wake, &1u64.to_ne_bytes());
         }
     }
 
@@ -102,7 +105,10 @@ impl AsFd for SnoopQueue {
 /// Serves a snooper until its connection ends.
 pub fn serve(stream: Stream, context: &ServeContext) -> CloseReason {
     let Some(controller) = context.conn_mgr.controller_to_snoop() else { return CloseReason::NothingToSnoop };
-    let Some(queue) = controller.traffic.attach() else { return CloseReason::TooManySnoopers };
+    let Some(queue) = controller.traffic.attach() else {
+        Limit::Snoopers.hit();
+        return CloseReason::TooManySnoopers;
+    };
     let session = Session::new(Peer::Client, Version::all());
     let reason = Snooper { stream, session, queue: &queue, end: &context.end, began_ms: now_ms() }.run();
     controller.traffic.detach(&queue);
@@ -187,5 +193,25 @@ impl Snooper<'_> {
             }
             Err(_) => Err(CloseReason::Broken),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snooper_that_does_not_read_loses_messages_and_a_ninth_is_refused() {
+        let traffic = ControllerTraffic::default();
+        let snoopers: Vec<_> = (0..SNOOPERS_MAX).map(|_| traffic.attach().unwrap()).collect();
+        assert!(traffic.attach().is_none());
+        let before = Limit::SnoopedBytes.count();
+        (0..3).for_each(|_| traffic.copy(&[7; WAITING_MAX / 2]));
+        assert_eq!(Limit::SnoopedBytes.count() - before, SNOOPERS_MAX as u64);
+        assert_eq!(snoopers[0].take().len(), WAITING_MAX);
+        traffic.copy(&[7; 8]);
+        assert_eq!((snoopers[0].take().len(), snoopers[1].take().len()), (8, WAITING_MAX));
+        traffic.detach(&snoopers[0]);
+        assert!(traffic.attach().is_some(), "the place of one that has gone is free");
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::request::CommitError;
 use parking_lot::RwLock;
+use sluice_fate::Limit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,12 +75,14 @@ impl Limits {
             zones.get(&Some(zone)).or_else(|| zones.get(&None)).cloned()
         };
         if quota.as_ref().is_some_and(|quota| !quota.admit()) {
+            Limit::CtConnections.hit();
             return Err(CommitError::ZoneLimit);
         }
         if !self.all.admit() {
             if let Some(quota) = &quota {
                 quota.release();
             }
+            Limit::CtConnections.hit();
             return Err(CommitError::TableFull);
         }
         Ok(Admission(quota))

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::packet_samples::{PacketSamples, SampleQueue};
 use crate::session_packets::{SessionPackets, SessionProtocol, SessionQueue};
 use sluice_action::Action;
-use sluice_fate::{Counter, DropReason};
+use sluice_fate::{Counter, DropReason, Limit};
 use sluice_flow::{PacketKey, extract_again};
 use sluice_packet::VlanLimit;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
@@ -168,6 +168,9 @@ impl Punts {
             recirc_id,
             continuation,
         };
-        self.queue.try_send(Message::Packet(Box::new(message))).map_err(|_| DropReason::ControllerQueue)
+        self.queue.try_send(Message::Packet(Box::new(message))).map_err(|_| {
+            Limit::PacketIns.hit();
+            DropReason::ControllerQueue
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! Each session may have a few packets waiting, whatever comes by its port: a flood of one port's leaves the others' ways
 //! open, and costs the thread no more than these few a pass.
 
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
@@ -113,6 +113,7 @@ impl SessionQueue {
             }
         }
         count.fetch_sub(1, Relaxed);
+        Limit::SessionPackets.hit();
         Err(self.protocol.drop_reason())
     }
 
@@ -164,7 +165,9 @@ mod tests {
     fn a_flood_of_one_port_leaves_room_for_others() {
         let (queue, packets) = SessionQueue::new(SessionProtocol::Bfd);
         let send = |port| queue.send(1, port, &[7; 1000]);
+        let before = Limit::SessionPackets.count();
         let taken = (0..1000).filter(|_| send(1).is_ok()).count();
+        assert!(Limit::SessionPackets.count() >= before + 1000 - u64::from(A_SESSION));
         assert_eq!(taken, A_SESSION as usize);
         assert_eq!((send(1), send(2)), (Err(DropReason::BfdQueue), Ok(())));
         let arrivals = packets.receive(Duration::ZERO).unwrap();

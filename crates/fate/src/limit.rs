@@ -68,6 +68,63 @@ limits! {
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
     /// The kernel has more routes than are read; tunnels do not use the others.
     KernelRoutes = "limit-kernel-routes", "fixed: 65536",
+    /// A port has as many masks of megaflows as it may: the megaflow gets a mask of whole bytes, or there is none.
+    Masks = "limit-masks", "fixed: 1024 a port, and as many again of whole bytes",
+    /// A bridge has learned as many addresses as it may; the port with most of them loses its oldest.
+    MacEntries = "limit-mac-entries", "mac-table-size of the bridge's other_config (8192)",
+    /// A connection was not committed, because its zone or all zones together have as many as they may.
+    CtConnections = "limit-ct-connections", "dpctl/ct-set-maxconns, dpctl/ct-set-limits",
+    /// As many effects of packets wait as may; this one is lost, and caused again by the next packet.
+    Effects = "limit-effects", "fixed: 4096",
+    /// As many neighbours are known as may be; the bridge with most loses some.
+    Neighbours = "limit-neighbours", "fixed: 16384",
+    /// There are as many meters as there may be; the meter-mod is refused with `OFPMMFC_OUT_OF_METERS`.
+    Meters = "limit-meters", "fixed: 262144, as in Open vSwitch",
+    /// A bridge has as many mirrors as it may have; the others are left out.
+    Mirrors = "limit-mirrors", "fixed: 32 a bridge, as in Open vSwitch",
+    /// A connection has as many flow monitors as it may have; the request is refused with `OFPMOFC_UNKNOWN`.
+    FlowMonitors = "limit-flow-monitors", "fixed: 256 a connection",
+    /// As many updates of flow monitors wait for a connection as may: the monitors pause, and go on when it has read. A
+    /// connection with far more of them, all of removed rules, ends.
+    MonitorUpdates = "limit-monitor-updates", "fixed: 1024 a connection, then 65536 of removed rules",
+    /// As many removed rules wait for their announcement as may; the oldest is lost.
+    RemovedRules = "limit-removed-rules", "fixed: 4096",
+    /// As many vacancy events wait for their announcement as may; the oldest is lost.
+    VacancyEvents = "limit-vacancy-events", "fixed: 1024",
+    /// As many asynchronous messages, or packets, wait for a connection as may; the message is lost.
+    AsyncMessages = "limit-async-messages", "fixed: 1024 a connection; packets: controller_queue_size",
+    /// As many packets wait for the thread that makes them packet-ins as may; the packet is dropped.
+    PacketIns = "limit-packet-ins", "fixed: 1024",
+    /// As many packets of a BFD or LACP session wait for it as may; the packet is dropped.
+    SessionPackets = "limit-session-packets", "fixed: 16 a session",
+    /// A connection has as many open bundles as it may have; the message is refused with `OFPBFC_OUT_OF_BUNDLES`.
+    Bundles = "limit-bundles", "fixed: 16 a connection",
+    /// A controller has as many snoopers as it may have; the connection to `BRIDGE.snoop` is closed.
+    Snoopers = "limit-snoopers", "fixed: 8 a controller, as in Open vSwitch",
+    /// Copies of messages that a snooper has not read take as much memory as they may; the next ones are lost to it.
+    SnoopedBytes = "limit-snooped-bytes", "fixed: 1 MiB a snooper",
+    /// There are as many captures as there may be; the new one is refused.
+    Captures = "limit-captures", "fixed: 8",
+    /// Captured packets that their client has not taken are as many as may be; the next ones are not captured.
+    CapturedPackets = "limit-captured-packets", "fixed: 4096 and 8 MiB a PMD and capture",
+    /// The control socket has as many connections as it may have; the client is told so and goes.
+    ControlConnections = "limit-control-connections", "fixed: 64",
+    /// A request on the control socket is too long, too slow or nested too deeply; its connection ends.
+    ControlRequests = "limit-control-requests", "fixed: 4 MiB, 10 s, 127 levels",
+    /// The metrics endpoint has as many clients as it may have; the one that came first is closed.
+    MetricsClients = "limit-metrics-clients", "fixed: 32",
+    /// A message of the database is too long or nested too deeply; its connection ends and is made again.
+    DatabaseMessages = "limit-database-messages", "fixed: 256 MiB, 100 levels",
+    /// There are as many datapaths made by `dpctl/add-dp` as there may be; the new one is refused.
+    Datapaths = "limit-datapaths", "fixed: 16, of 65536 megaflows each",
+    /// A file for `dpctl` is too long; the command is refused.
+    DpctlFile = "limit-dpctl-file", "fixed: 16 MiB",
+    /// A queue's number is higher than the kernel's discipline has; the queue is left out.
+    Queues = "limit-queues", "fixed: 61440 a device, as in Open vSwitch",
+    /// A guest's chain of descriptors was too long or broken; its ring rests until it is set up again.
+    VhostChains = "limit-vhost-chains", "fixed: 256 descriptors a chain",
+    /// A request for a trace made more text or passes than it may; the trace says where it is cut.
+    TraceText = "limit-trace-text", "fixed: 4 MiB a pass, 64 passes",
 }
 
 static COUNTS: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
@@ -76,6 +133,11 @@ impl Limit {
     /// Counts that it was met. One addition to a shared counter: not for what each packet does.
     pub fn hit(self) {
         COUNTS[self as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts that it was met for as many things at once.
+    pub fn hit_times(self, times: usize) {
+        COUNTS[self as usize].fetch_add(times as u64, Relaxed);
     }
 
     /// How often it was met since the process began.
@@ -88,8 +150,14 @@ impl Limit {
 const REPORT_EVERY_MS: u64 = 60_000;
 
 /// What was last reported of each bound.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LimitWatch([Option<LimitReport>; Limit::ALL.len()]);
+
+impl Default for LimitWatch {
+    fn default() -> Self {
+        LimitWatch([None; Limit::ALL.len()])
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct LimitReport {

@@ -12,6 +12,7 @@
 
 use crate::Mask;
 use hashbrown::HashMap;
+use sluice_fate::Limit;
 use sluice_flow::PacketKey;
 use sluice_flow::layout::PACKET_LINES;
 use std::sync::Arc;
@@ -57,6 +58,7 @@ impl Quotas {
         if masks.len() < self.masks || masks.contains_key(&address(&own)) {
             return Some(own);
         }
+        Limit::Masks.hit();
         let whole = shared(&whole_bytes(mask));
         (masks.len() < self.masks.saturating_mul(2) || masks.contains_key(&address(&whole))).then_some(whole)
     }
@@ -127,7 +129,7 @@ mod tests {
     fn at_its_quota_a_port_gets_masks_of_whole_bytes_and_then_none() {
         let mut masks: HashMap<PacketKey, Arc<Mask>> = HashMap::new();
         let mut shared = |mask: &PacketKey| masks.entry(*mask).or_insert_with(|| Arc::new(Mask::new(mask))).clone();
-        let mut quotas = Quotas::new(2);
+        let (mut quotas, before) = (Quotas::new(2), Limit::Masks.count());
         let mut install = |quotas: &mut Quotas, bits| {
             let mask = quotas.admit(1, &mask(bits), &mut shared)?;
             quotas.add(1, &mask, 0);
@@ -136,6 +138,7 @@ mod tests {
         let got: Vec<_> =
             [9, 10, 10, 11, 12, 17, 25].map(|bits| install(&mut quotas, bits).map(|(bits, _)| bits)).into();
         assert_eq!(got, [Some(9), Some(10), Some(10), Some(16), Some(16), Some(24), None]);
+        assert!(Limit::Masks.count() >= before + 4);
         let (_, whole) = install(&mut quotas, 12).unwrap();
         let mut other = Quotas::new(0);
         other.add(1, &whole, 0);

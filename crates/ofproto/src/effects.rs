@@ -10,6 +10,7 @@ use crate::bridge_config::BridgeId;
 use crate::mac::LearnPacket;
 use crate::rule::Rule;
 use parking_lot::Mutex;
+use sluice_fate::Limit;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
 use sluice_sync::WakeWish;
@@ -74,7 +75,12 @@ impl Default for EffectQueue {
 
 impl EffectQueue {
     pub fn put(&self, effect: Effect) {
-        let count = if self.put.try_send(effect).is_ok() { &self.queued } else { &self.lost };
+        let count = if self.put.try_send(effect).is_ok() {
+            &self.queued
+        } else {
+            Limit::Effects.hit();
+            &self.lost
+        };
         count.fetch_add(1, Relaxed);
         self.wake_if_awaited();
     }

@@ -7,6 +7,7 @@
 //! change costs a few operations on ordered maps, a lookup one hash. The control thread is the only writer.
 
 use crate::port_usage::PortUsage;
+use sluice_fate::Limit;
 use sluice_flow::{Mac, OfPort};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -368,6 +369,7 @@ impl MacTable {
         let fullest = self.usage.fullest().and_then(|port| self.by_port.get(&port));
         if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
             self.counts.evicted += 1;
+            Limit::MacEntries.hit();
             self.changed.push((vlan, mac));
             self.take(vlan, mac);
         }
@@ -486,7 +488,9 @@ mod tests {
         (0..10).for_each(|i| table.add_static(i, B, OfPort(2)));
         assert_eq!((table.lookup(0, A), table.sizes()), (Some(OfPort(1)), (11, 2, 10)));
         table.learn(1, A, OfPort(1), 0);
+        let before = Limit::MacEntries.count();
         table.learn(2, A, OfPort(1), 0);
+        assert!(Limit::MacEntries.count() > before);
         assert_eq!((table.lookup(0, A), table.sizes(), table.counts().evicted), (None, (12, 2, 10), 1));
         assert!(table.flush_port(OfPort(2)) && table.sizes() == (2, 2, 0));
     }

@@ -1,6 +1,7 @@
 //! Meters of bridges. Each one is a meter of the datapath, under another number.
 
 use sluice_action::{MeterStats, MeterStore};
+use sluice_fate::Limit;
 use sluice_ofp::MeterConfig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +49,11 @@ pub(crate) struct DatapathMeters {
 impl DatapathMeters {
     /// A number for a new meter. A number freed recently comes last, because packets under way may still use it.
     pub fn allocate(&mut self) -> Option<u32> {
-        let free = (self.next..METERS_MAX).chain(0..self.next).find(|number| !self.used.contains(number))?;
+        let free = (self.next..METERS_MAX).chain(0..self.next).find(|number| !self.used.contains(number));
+        let free = free.or_else(|| {
+            Limit::Meters.hit();
+            None
+        })?;
         self.used.insert(free);
         self.next = (free + 1) % METERS_MAX;
         Some(free)
@@ -66,9 +71,9 @@ mod tests {
 
     #[test]
     fn meters_have_a_bound_and_numbers_are_used_again() {
-        let mut meters = DatapathMeters::default();
+        let (mut meters, before) = (DatapathMeters::default(), Limit::Meters.count());
         assert!((0..METERS_MAX).all(|number| meters.allocate() == Some(number)));
-        assert_eq!(meters.allocate(), None);
+        assert_eq!((meters.allocate(), Limit::Meters.count()), (None, before + 1));
         meters.free(7);
         assert_eq!((meters.allocate(), meters.allocate()), (Some(7), None));
     }

@@ -5,6 +5,7 @@
 //! mirror whose output port is missing rests until the port comes.
 
 use crate::port::PortConfig;
+use sluice_fate::Limit;
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -179,7 +180,10 @@ impl Mirrors {
         match self.places.iter().position(Option::is_none) {
             Some(free) => self.places[free] = Some(mirror),
             None if self.places.len() < MIRRORS_MAX => self.places.push(Some(mirror)),
-            None => return false,
+            None => {
+                Limit::Mirrors.hit();
+                return false;
+            }
         }
         true
     }
@@ -279,9 +283,10 @@ mod tests {
 
     #[test]
     fn there_are_so_many_at_most() {
-        let mut mirrors = Mirrors::default();
+        let (mut mirrors, before) = (Mirrors::default(), Limit::Mirrors.count());
         let wanted: Vec<_> = (0..=MIRRORS_MAX).map(|n| mirror(&n.to_string(), to("a"))).collect();
         assert_eq!(mirrors.configure(&wanted), [&wanted[MIRRORS_MAX]]);
+        assert!(Limit::Mirrors.count() > before);
         assert!(mirrors.configure(&wanted[1..]).is_empty(), "the place of one that has gone is free");
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::routes::address;
 use parking_lot::{Mutex, RwLock};
+use sluice_fate::Limit;
 use sluice_flow::Mac;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -82,6 +83,7 @@ impl Neighbours {
             return changed;
         }
         if known.len() >= KNOWN_MAX {
+            Limit::Neighbours.hit();
             evict(&mut known);
         }
         known.insert(key, Known { mac, expires_ms });
@@ -201,9 +203,11 @@ mod tests {
         let neighbours = Neighbours::default();
         let set = |bridge: &str, n| neighbours.set((bridge.to_owned(), Ipv6Addr::from_bits(n)), Mac([1; 6]), n as u64);
         (0..100).for_each(|n| _ = set("br1", n));
+        let before = Limit::Neighbours.count();
         for n in 0..3 * KNOWN_MAX as u128 {
             assert!(set("br0", n) && neighbours.known.read().len() <= KNOWN_MAX);
         }
+        assert!(Limit::Neighbours.count() > before);
         let known = |bridge: &str, n| neighbours.lookup(bridge, Ipv6Addr::from_bits(n), 0).is_some();
         assert!((0..100).all(|n| known("br1", n)));
         assert!(known("br0", 3 * KNOWN_MAX as u128 - 1) && !known("br0", 0), "the oldest go first");

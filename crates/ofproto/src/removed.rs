@@ -2,6 +2,7 @@
 
 use crate::bridge_config::BridgeId;
 use crate::rule::{Rule, RuleStats};
+use sluice_fate::Limit;
 use sluice_flow::Match;
 use sluice_ofp::FlowRemovedReason;
 use std::collections::VecDeque;
@@ -71,6 +72,7 @@ impl RemovedRules {
         if self.waiting.len() == WAITING_MAX {
             self.waiting.pop_front();
             self.counts.lost += 1;
+            Limit::RemovedRules.hit();
         }
         let (rule, stats) = (Arc::clone(rule), rule.stats());
         self.waiting.push_back(RuleRemoved { bridge, matches, rule, reason, stats, when_ms });
@@ -82,5 +84,23 @@ impl RemovedRules {
 
     pub fn counts(&self) -> RemovalCounts {
         self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_nobody_hears_of_are_bounded_and_the_oldest_go() {
+        let (mut removed, before) = (RemovedRules::default(), Limit::RemovedRules.count());
+        let rule = Arc::new(crate::rule::tests::rule(1, 0));
+        for when_ms in 0..WAITING_MAX as u64 + 9 {
+            removed.note(BridgeId(0), Some(Match::ANY), &rule, FlowRemovedReason::IdleTimeout, when_ms);
+        }
+        assert_eq!((removed.counts().lost, removed.counts().idle_timeout), (9, WAITING_MAX as u64 + 9));
+        assert_eq!(Limit::RemovedRules.count(), before + 9);
+        let told = removed.take();
+        assert_eq!((told.len(), told[0].when_ms), (WAITING_MAX, 9));
     }
 }

@@ -141,10 +141,10 @@ impl Rule {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn rule(idle: u16, hard: u16) -> Rule {
+    pub(crate) fn rule(idle: u16, hard: u16) -> Rule {
         Rule {
             table: 0,
             priority: 1,

@@ -1,6 +1,7 @@
 //! The record of a translation for people: the lines of `ofproto/trace`, and the reason for each bit of the mask.
 
 use crate::trace_passes::Forked;
+use sluice_fate::Limit;
 use sluice_flow::{FlowKey, Match, PortNames};
 
 /// Bytes of text of one pass of a trace, at most. What is left out is said.
@@ -74,6 +75,7 @@ impl Tracer {
         let mut text = text();
         self.text_bytes += text.len() + 1;
         if self.is_full() {
+            Limit::TraceText.hit();
             text = format!("... the trace is cut here, after {MAX_TEXT} bytes");
         }
         let id = self.nodes.len();

@@ -15,7 +15,7 @@ use crate::xlate::{Translator, XlateIn, XlateOut, XlateStart};
 use crate::xlate_cache::{Push, recirc_ids};
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::ethertype;
@@ -142,6 +142,10 @@ impl Ofproto {
             let (more, forked) = self.trace_pass(request, &pass.flow, None, now_ms)?;
             text += &more;
             waiting.extend(forked);
+        }
+        if !waiting.is_empty() {
+            Limit::TraceText.hit();
+            text += &format!("\nthe trace is cut here, after {PASSES_MAX} passes\n");
         }
         self.0.recirculations.unshare();
         Ok(text)

@@ -15,6 +15,7 @@ use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
 use crate::rule_select::{is_learned, learned_with, rules_of, select, with_actions};
 use sluice_classifier::LATEST;
+use sluice_fate::Limit;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
 use std::collections::HashSet;
@@ -321,7 +322,9 @@ impl Ofproto {
             // If nobody takes them, the oldest are lost.
             let vacancy_events = &mut writer.vacancy_events;
             vacancy_events.extend(crossed);
-            vacancy_events.drain(..vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX));
+            let lost = vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX);
+            vacancy_events.drain(..lost);
+            Limit::VacancyEvents.hit_times(lost);
             self.announce(&changes);
             self.publish_updates(id, &mut pending);
             self.remove_hidden(writer, id, pending.hidden, now_ms);

@@ -1,6 +1,7 @@
 //! Storms of learned rules: one transaction and one announcement a batch, with the result of one by one.
 
 use sluice_action::{Fate, Miss, PortNo, Upcall};
+use sluice_fate::Limit;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
@@ -97,7 +98,9 @@ fn effects_of_a_batch_are_done_in_order() {
 fn effects_beyond_the_bound_are_lost_until_their_next_packet() {
     const BOUND: u64 = 4096;
     let ofproto = switch(1, BY_SOURCE);
+    let before = Limit::Effects.count();
     (0..10_000).for_each(|i| packet(&ofproto, 1, i, 0));
+    assert!(Limit::Effects.count() >= before + 10_000 - BOUND);
     let stats = ofproto.effects();
     assert_eq!((stats.queued, stats.lost), (BOUND, 10_000 - BOUND));
     ofproto.tick(0);

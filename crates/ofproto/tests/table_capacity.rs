@@ -1,5 +1,6 @@
 //! Tables with a limit: refused rules, evicted rules, vacancy events.
 
+use sluice_fate::Limit;
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason};
 use sluice_ofproto::{BridgeConfig, Error, Ofproto, TableConfig, TableSettings, VacancyReason, VacancyThresholds};
@@ -123,6 +124,24 @@ fn marks_are_told_once_each_way() {
     (7..=10).for_each(|i| assert_eq!(gone(i).deleted, 1));
     assert_eq!(told(&ofproto), [(VacancyReason::Up, 70)]);
     assert!(ofproto.table_descs("br0").unwrap().iter().all(|table| table.vacancy == 100));
+}
+
+/// A table that fills and empties all the time, while nobody takes the events: the newest are kept.
+#[test]
+fn events_that_nobody_takes_are_bounded() {
+    const BOUND: usize = 1024;
+    let ofproto = switch(1, false);
+    let thresholds = VacancyThresholds { down: 30, up: 60 };
+    let settings = TableSettings { vacancy: Some((true, thresholds)), ..TableSettings::default() };
+    ofproto.set_table("br0", Some(TABLE), &settings).unwrap();
+    let before = Limit::VacancyEvents.count();
+    for _ in 0..BOUND {
+        add(&ofproto, "priority=1", 0).unwrap();
+        ofproto.flow_mod("br0", &FlowMod { priority: 1, ..flow(FlowCommand::DeleteStrict, "") }, 0).unwrap();
+    }
+    let events = ofproto.take_vacancy_events();
+    assert_eq!((events.len(), events.last().map(|event| event.reason)), (BOUND, Some(VacancyReason::Up)));
+    assert_eq!(Limit::VacancyEvents.count(), before + BOUND as u64);
 }
 
 #[test]

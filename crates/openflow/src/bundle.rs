@@ -118,6 +118,7 @@ impl Bundles {
 
     fn open(&mut self, id: u32, flags: u16, by: &Request) -> Result<(), Error> {
         if self.by_id.len() == BUNDLES_MAX {
+            Limit::Bundles.hit();
             return Err(Error::BundleOutOfBundles);
         }
         let bundle = Bundle {

@@ -6,6 +6,7 @@
 
 use crate::FrameError;
 use serde_json::Value;
+use sluice_fate::Limit;
 
 /// Levels of nesting that a message may have. The protocol's own need ten; `serde_json` refuses more than 127.
 pub const NESTING_MAX: usize = 100;
@@ -77,6 +78,9 @@ impl Framer {
         }
         let found = self.scan().and_then(|end| end.map(|end| self.take(end)).transpose());
         if let Err(error) = &found {
+            if matches!(error, FrameError::TooLong { .. } | FrameError::TooDeep { .. }) {
+                Limit::DatabaseMessages.hit();
+            }
             self.error = Some(error.clone());
             self.buffer = Vec::new();
         }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sluice_fate::Limit;
 use sluice_ovsdb::{FrameError, Framer, Message, NESTING_MAX};
 
 /// Everything that comes out of a stream given in these pieces, and the error that ends it.
@@ -96,6 +97,7 @@ proptest! {
 fn limits_hold_at_their_last_value() {
     let nested = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
     assert_eq!(frames(1 << 20, [nested(NESTING_MAX).as_bytes()]).0.len(), 1);
+    let before = Limit::DatabaseMessages.count();
     let too_deep = FrameError::TooDeep { limit: NESTING_MAX };
     assert_eq!(frames(1 << 20, [nested(NESTING_MAX + 1).as_bytes()]).1, Some(too_deep));
 
@@ -105,6 +107,7 @@ fn limits_hold_at_their_last_value() {
     // The limit is a message's, not the stream's; and it holds before the message's end has come.
     assert_eq!(frames(64, [long(64).repeat(9).as_bytes()]).0.len(), 9);
     assert_eq!(frames(64, [&long(9999).as_bytes()[..66]]).1, Some(FrameError::TooLong { limit: 64 }));
+    assert!(Limit::DatabaseMessages.count() >= before + 3);
 }
 
 #[test]

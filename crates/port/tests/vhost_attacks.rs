@@ -4,7 +4,7 @@
 //! What a batch costs at most, counted in descriptors and bytes, is shown beside the rings (`vhost_user::work`).
 
 use rustix::fs::OFlags;
-use sluice_fate::{Counter, DropReason};
+use sluice_fate::{Counter, DropReason, Limit};
 use sluice_packet::{BATCH_MAX, PacketBatch};
 use sluice_port::Pools;
 use sluice_testkit::vhost_guest::{
@@ -231,6 +231,7 @@ const PACKED_ATTACKS: &[Attack] = &[
 fn a_ring_of_such_chains_rests_until_it_is_set_up_again() {
     for size in [512, 32_768] {
         let mut victim = Victim::new(size);
+        let before = Limit::VhostChains.count();
         for ((name, attack), errors) in ATTACKS.iter().zip(1..) {
             attack(&victim.guest, 1, 0);
             victim.offer(1, 0, usize::from(size));
@@ -251,6 +252,7 @@ fn a_ring_of_such_chains_rests_until_it_is_set_up_again() {
             assert_eq!((victim.poll(), victim.send(60)), (1, 1), "{name}: set up again, {size} entries");
             (0..2).for_each(|ring| assert_eq!(victim.guest.take_used(ring).len(), 1));
         }
+        assert!(Limit::VhostChains.count() >= before + 2 * ATTACKS.len() as u64);
         victim.end();
     }
 }

@@ -127,6 +127,9 @@ fn a_client_that_stalls_stops_nothing() {
     ninth.shutdown(std::net::Shutdown::Write).unwrap();
     ninth.read_to_string(&mut refused).unwrap();
     assert!((begun + &refused).contains("captures is 8: expected fewer captures at the same time"), "{refused}");
+    let limits = daemon.ctl(&["sluice/limits-show"]);
+    let line = limits.lines().find(|line| line.starts_with("limit-captures ")).unwrap();
+    assert_eq!(line.split_whitespace().skip(1).take(3).collect::<Vec<_>>(), ["8", "8", "1"], "{line}");
     let received = |reply: &str| reply.trim().parse::<u64>().unwrap();
     let before = received(&daemon.ctl(&["coverage/read-counter", "received"]));
     daemon.wait_for(&["coverage/read-counter", "received"], |reply| received(reply) > before + 20_000);

@@ -131,6 +131,23 @@ fn flows_are_put_by_file_and_wrong_ones_are_refused() {
 }
 
 #[test]
+fn datapaths_and_files_of_flows_are_bounded() {
+    let daemon = start();
+    (0..16).for_each(|n| assert_eq!(daemon.ctl(&["dpctl/add-dp", &format!("dummy@d{n}")]), ""));
+    assert!(daemon.refused(&["dpctl/add-dp", "dummy@another"]).starts_with("sluice: add_dp ("));
+    let file = daemon.dir.path().join("flows");
+    std::fs::File::create(&file).unwrap().set_len((16 << 20) + 1).unwrap();
+    assert!(daemon.refused(&["dpctl/add-flows", "dummy@d0", file.to_str().unwrap()]).contains("file too large"));
+    let limits = daemon.ctl(&["sluice/limits-show"]);
+    for name in ["limit-datapaths", "limit-dpctl-file"] {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        assert_eq!(line.split_whitespace().nth(3), Some("1"), "{line}");
+    }
+    daemon.ctl(&["dpctl/del-dp", "dummy@d3"]);
+    assert_eq!(daemon.ctl(&["dpctl/add-dp", "dummy@another"]), "");
+}
+
+#[test]
 fn a_port_of_no_bridge_is_sent_to() {
     let daemon = start();
     assert_eq!(daemon.ctl(&["dpctl/add-if", "netdev@ovs-netdev", "v9,type=dummy"]), "");

@@ -330,5 +330,8 @@ fn a_watcher_that_does_not_read_hears_of_everything_in_the_end() {
         }
         assert!(known.pauses != 0, "{version}: it was never too slow");
     }
+    let limits = daemon.ctl(&["sluice/limits-show"]);
+    let met = limits.lines().find(|line| line.starts_with("limit-monitor-updates")).unwrap();
+    assert_ne!(met.split_whitespace().nth(3), Some("0"), "{met}");
     assert_eq!(daemon.signal("TERM").code, Some(0));
 }

@@ -116,6 +116,8 @@ fn slow_idle_and_many_clients_stop_neither_others_nor_the_end() {
     }
     let idle: Vec<TcpStream> = (0..100).map(|_| connect(&daemon)).collect();
     let answer = ask(&daemon, "GET /metrics HTTP/1.1\r\n\r\n");
+    let met = answer.lines().find(|line| line.starts_with("sluice_limit_met_total{limit=\"metrics-clients\"}"));
+    assert!(met.is_some_and(|line| !line.ends_with(" 0")), "{met:?}");
     let closed = answer.lines().find_map(|line| line.strip_prefix("sluice_metrics_clients_closed_total ")).unwrap();
     assert!(closed.parse::<u32>().unwrap() >= 60, "{closed}");
     let began = Instant::now();

@@ -1,6 +1,7 @@
 //! Reading requests: one JSON value after the other, each bounded in length and in time.
 
 use serde_json::{Value, json};
+use sluice_fate::Limit;
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -62,7 +63,13 @@ impl Iterator for Requests {
         match self.values.next()? {
             Ok(value) => Some(Request::of_json(value)),
             Err(e) if e.is_io() => Some(Err(io::Error::from(e).to_string())),
-            Err(e) => Some(Err(format!("not a JSON-RPC request: {e}"))),
+            Err(e) => {
+                let text = format!("not a JSON-RPC request: {e}");
+                if text.contains("recursion limit") {
+                    Limit::ControlRequests.hit();
+                }
+                Some(Err(text))
+            }
         }
     }
 }
@@ -101,10 +108,13 @@ impl Read for Bounded {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let left = self.limits.bytes_left.get();
         if left == 0 {
+            Limit::ControlRequests.hit();
             return Err(io::Error::other(format!("request is longer than {REQUEST_BYTES_MAX} bytes")));
         }
-        let slow =
-            || io::Error::other(format!("request took longer than {} s to arrive", self.limits.time_max.as_secs_f32()));
+        let slow = || {
+            Limit::ControlRequests.hit();
+            io::Error::other(format!("request took longer than {} s to arrive", self.limits.time_max.as_secs_f32()))
+        };
         let patience = match self.limits.deadline.get() {
             Some(deadline) => {
                 Some(deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()).ok_or_else(slow)?)

@@ -3,6 +3,7 @@
 use crate::request::{REQUEST_TIME_MAX, Requests, reply};
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;
+use sluice_fate::Limit;
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -123,6 +124,7 @@ fn accept(listener: &UnixListener, state: &Arc<State>) {
             continue;
         }
         if state.connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+            Limit::ControlConnections.hit();
             refuse(&stream, &format!("more than {CONNECTIONS_MAX} control connections; try again"));
             continue;
         }

@@ -1,6 +1,8 @@
 //! docs/limits.md: each row of its table says what bounds a resource, what happens there, and which test shows it.
 
 use sluice_checks::{root, sources};
+use sluice_fate::Limit;
+use std::collections::BTreeSet;
 
 /// The columns of the table.
 const COLUMNS: usize = 6;
@@ -59,6 +61,35 @@ fn each_bound_has_a_test_that_is_there() {
         assert!(!commands(row[5]).is_empty(), "no test: {row:?}");
         assert_eq!(missing(row[5], &has), Vec::<String>::new(), "{}", row[0]);
     }
+}
+
+/// The counters of a cell.
+fn counters(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_table_and_the_command_name_the_same_bounds() {
+    let table = std::fs::read_to_string(root().join("docs/limits.md")).expect("docs/limits.md");
+    let sources = sources();
+    let mut named = BTreeSet::new();
+    for row in rows(&table) {
+        let counters = counters(row[4]);
+        assert!(!counters.is_empty() || row[4].starts_with("none: "), "no counter, and no reason: {row:?}");
+        for counter in counters {
+            if counter.starts_with("limit-") {
+                named.insert(counter.to_owned());
+                continue;
+            }
+            // Others are in the code without their prefix.
+            let bare = counter.trim_start_matches("sluice_").trim_start_matches("drop_").replace('_', "-");
+            let names = [bare.replace('-', "_"), bare].map(|name| format!("\"{name}\""));
+            let is_there = sources.iter().any(|source| names.iter().any(|name| source.text.contains(name)));
+            assert!(is_there, "{counter} of {row:?} is nowhere");
+        }
+    }
+    let shown: BTreeSet<String> = Limit::ALL.iter().map(|limit| limit.name().to_owned()).collect();
+    assert_eq!(named, shown, "docs/limits.md, and sluice/limits-show");
 }
 
 #[test]

@@ -274,6 +274,7 @@ fn bundles_that_are_never_used_are_few_and_leave_the_memory_alone() {
     let bench = Bench::new();
     let control = |id, step, flags| Message::BundleControl(BundleControl { id, step, is_reply: false, flags });
     let mut idle: Vec<_> = (0..20).map(|_| bench.client(Version::V14)).collect();
+    let before = Limit::Bundles.count();
     for client in &mut idle {
         let opened = (0..100).filter(|id| {
             let flags = [BUNDLE_ATOMIC, BUNDLE_ORDERED, BUNDLE_ATOMIC | BUNDLE_ORDERED][*id as usize % 3];
@@ -282,6 +283,7 @@ fn bundles_that_are_never_used_are_few_and_leave_the_memory_alone() {
         assert_eq!(opened.count(), OF_CONNECTION);
         assert_eq!(client.refused(&control(500, BundleStep::Open, 0)), sluice_openflow::Error::BundleOutOfBundles);
     }
+    assert!(Limit::Bundles.count() >= before + 20 * (101 - OF_CONNECTION as u64));
     assert_eq!(bench.service.bundle_memory().usage().0, 0);
     let mut another = bench.client(Version::V14);
     assert!(matches!(another.ask(&control(1, BundleStep::Open, BUNDLE_ATOMIC)), Message::BundleControl(_)));

@@ -2,6 +2,7 @@
 
 use crate::scene::*;
 use sluice_conntrack::{CommitError, Config, Ct, CtOutcome, Filter, Timeout, TimeoutPolicy, text};
+use sluice_fate::Limit;
 
 fn zone(zone: u16) -> Ct {
     Ct { zone, ..commit() }
@@ -77,12 +78,14 @@ fn limits_hold_to_the_connection_and_count_off() {
         CtOutcome::NotCommitted(refusal) => Some(refusal),
         _ => None,
     };
+    let before = Limit::CtConnections.count();
     assert_eq!([refusals(1, 0), refusals(1, 1), refusals(1, 2)], [None, None, Some(CommitError::ZoneLimit)]);
     // Zones without a limit share the default one.
     assert_eq!([refusals(2, 0), refusals(3, 1), refusals(4, 2)], [None; 3]);
     assert_eq!(refusals(5, 3), Some(CommitError::ZoneLimit));
     scene.ct.set_zone_limit(Some(6), 10);
     assert_eq!(scene.pass(&nth(9), &zone(6)).outcome, CtOutcome::NotCommitted(CommitError::TableFull));
+    assert!(Limit::CtConnections.count() >= before + 3);
     assert_eq!(
         text::limits(&scene.ct.zone_limits()),
         "default limit=3\nzone=1,limit=2,count=2\nzone=6,limit=10,count=0"

@@ -20,7 +20,7 @@ use crate::{Datapath, DatapathError};
 use parking_lot::Mutex;
 use queue::Receiver;
 use sluice_action::{Actions, PortNo, XcacheHandle};
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use sluice_flow::Match;
 use sluice_flow_cache::FlowMatch;
 use std::sync::Arc;
@@ -153,6 +153,7 @@ impl Datapath {
     pub fn start_capture(&self, request: CaptureRequest) -> Result<Capture, DatapathError> {
         let mut control = self.control();
         if control.captures.len() >= CAPTURES_MAX {
+            Limit::Captures.hit();
             let expected = "fewer captures at the same time; end one";
             return Err(DatapathError::Config { what: "captures", value: CAPTURES_MAX, expected });
         }

@@ -5,6 +5,7 @@
 //! being read.
 
 use super::CapturedPacket;
+use sluice_fate::Limit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
@@ -51,6 +52,7 @@ impl Sender {
             packets.load(Ordering::Acquire) < PACKETS_MAX && bytes.load(Ordering::Acquire) + len <= BYTES_MAX;
         if !has_room {
             overruns.fetch_add(1, Ordering::Relaxed);
+            Limit::CapturedPackets.hit();
         }
         has_room
     }
@@ -129,7 +131,9 @@ mod tests {
     fn a_sender_without_its_receiver_goes_on() {
         let (sender, receiver) = queue();
         drop(receiver);
+        let before = Limit::CapturedPackets.count();
         let sent = (0..2 * PACKETS_MAX).filter(|_| sender.admits(60)).map(|_| sender.send(packet(60))).count();
         assert_eq!(sent, PACKETS_MAX);
+        assert!(Limit::CapturedPackets.count() >= before + PACKETS_MAX as u64);
     }
 }

@@ -6,6 +6,7 @@
 use super::ring::{Broken, Call, Ring};
 use super::send_rarp::GuestMac;
 use parking_lot::{Mutex, MutexGuard};
+use sluice_fate::Limit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -81,6 +82,7 @@ impl RingSlot {
     #[cold]
     pub fn break_off(&self, ring: &mut Ring, why: Broken) {
         ring.break_off();
+        Limit::VhostChains.hit();
         self.is_running.store(false, Relaxed);
         self.broken.store(why as u8, Relaxed);
     }

@@ -9,7 +9,7 @@ use sluice_action::{
     show_stats,
 };
 use sluice_datapath::PutError;
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use sluice_flow::{PacketKey, layout};
 use sluice_ofproto::{packet_of, xcache_of_put};
 use sluice_vswitch::{DatapathRef, Switch};
@@ -117,7 +117,11 @@ fn change_flows(switch: &Switch, options: &Options<'_>, change: Change) -> Reply
 fn read(file: &str) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(file)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_MAX { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+    if text.len() as u64 > FILE_MAX {
+        Limit::DpctlFile.hit();
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
 }
 
 /// What the system says, without the number of the error.

@@ -27,7 +27,12 @@ pub fn usage(switch: &Switch, limit: Limit) -> Option<Usage> {
         Limit::DeletionNotices => whole(switch.datapath().deletion_notices()),
         Limit::Connections => whole(switch.openflow().connection_usage()),
         Limit::Expectations => whole(switch.datapath().conntrack().expectation_usage()),
-        Limit::TranslationWork | Limit::ActionList | Limit::KernelRoutes | Limit::SFlowSamples => return None,
+        Limit::CtConnections => {
+            let conntrack = switch.datapath().conntrack();
+            (u64::from(conntrack.connections()), u64::from(conntrack.connections_max()))
+        }
+        Limit::Captures => whole((switch.datapath().captures(), sluice_datapath::CAPTURES_MAX)),
+        _ => return None,
     };
     Some(Usage { used, bound })
 }

@@ -14,6 +14,7 @@ use exposition::Exposition;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::real_ms;
+use sluice_fate::Limit;
 use sluice_vswitch::Switch;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
@@ -123,7 +124,7 @@ impl Clients {
                 if self.0.len() == CLIENTS_MAX {
                     self.0.pop_front();
                     CLIENTS_CLOSED.fetch_add(1, Relaxed);
-                    tracing::warn!(rate_limit = 1, "metrics: more than {CLIENTS_MAX} clients; the first one is closed");
+                    Limit::MetricsClients.hit();
                 }
                 self.0.push_back(client);
             }

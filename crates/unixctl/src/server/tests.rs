@@ -112,8 +112,17 @@ fn what_is_no_request_gets_an_error_and_the_server_goes_on() {
 
 #[test]
 fn a_request_that_does_not_end_is_given_up() {
-    let bench = listening_for(Duration::from_millis(200));
+    let (bench, before) = (listening_for(Duration::from_millis(200)), Limit::ControlRequests.count());
     assert!(abuse(&bench.path, br#"{"method":"echo","#).contains("took longer than 0.2 s"));
+    assert!(Limit::ControlRequests.count() > before);
+}
+
+#[test]
+fn a_request_that_nests_too_deeply_is_refused() {
+    let (bench, before) = (listening(), Limit::ControlRequests.count());
+    let deep = format!(r#"{{"id":0,"method":"echo","params":{}"#, "[".repeat(1 << 20));
+    assert!(abuse(&bench.path, deep.as_bytes()).contains("recursion limit"));
+    assert!(Limit::ControlRequests.count() > before);
 }
 
 #[test]
@@ -136,8 +145,10 @@ fn an_endless_request_is_cut_off() {
 fn too_many_connections_are_refused_and_later_ones_served() {
     let bench = listening();
     let idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| UnixStream::connect(&bench.path).unwrap()).collect();
+    let before = Limit::ControlConnections.count();
     // Accepted in order, so the next one finds all of them open.
     assert!(abuse(&bench.path, b"").contains("more than 64 control connections"));
+    assert!(Limit::ControlConnections.count() > before);
     drop(idle);
     let deadline = Instant::now() + PATIENCE;
     while bench.server.state.connections.load(Ordering::SeqCst) != 0 {

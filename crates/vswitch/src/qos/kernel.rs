@@ -3,6 +3,7 @@
 use super::{DEFAULT_QUEUE, QosStatus, QueueCounters, QueueStatus};
 use crate::desired::Qos;
 use sluice_clock::now_ms;
+use sluice_fate::Limit;
 use sluice_tc::{Class, Device, Discipline, Settings, TrafficControl};
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +24,14 @@ pub(super) struct KernelQos {
 struct KernelQueue {
     class: Class,
     created_ms: u64,
+}
+
+/// Whether a discipline may have a queue of that number.
+fn is_queue(number: u32) -> bool {
+    if number >= QUEUES_MAX {
+        Limit::Queues.hit();
+    }
+    number < QUEUES_MAX
 }
 
 impl KernelQos {
@@ -87,7 +96,10 @@ impl KernelQos {
             stays
         });
         for (number, settings) in queues {
-            let class = Class::read(&self.discipline, settings, &device).filter(|_| number < QUEUES_MAX);
+            if !is_queue(number) {
+                continue;
+            }
+            let class = Class::read(&self.discipline, settings, &device);
             let Some(class) = class else { continue };
             let had = self.queues.get(&number);
             if had.is_some_and(|had| had.class == class) {
@@ -156,4 +168,16 @@ fn log_failure(name: &str, what: &str, error: &io::Error) {
 /// An error in the words of the C library.
 fn text(error: &io::Error) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_beyond_the_bound_are_left_out() {
+        let before = Limit::Queues.count();
+        assert_eq!([0, QUEUES_MAX - 1, QUEUES_MAX, u32::MAX].map(is_queue), [true, true, false, false]);
+        assert_eq!(Limit::Queues.count(), before + 2);
+    }
 }

@@ -12,6 +12,7 @@ use crate::ports::{dummy_number, polling};
 use parking_lot::Mutex;
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::Datapath;
+use sluice_fate::Limit;
 use sluice_port::PortInfo;
 use sluice_port::dummy::DummyDevice;
 use std::collections::BTreeMap;
@@ -140,6 +141,7 @@ impl Switch {
             return Err(DpifError::Exists);
         }
         if made.len() >= DATAPATHS_MAX {
+            Limit::Datapaths.hit();
             return Err(DpifError::Full);
         }
         let max_megaflows = config.max_megaflows.min(MEGAFLOWS_MAX);
