@@ -6,16 +6,17 @@ use crate::flow_monitor::FlowMonitors;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_fate::Limit;
-use std::collections::VecDeque;
+use sluice_flow::OfPort;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Asynchronous messages that wait for a connection at most.
 pub const QUEUE_MAX: usize = 1024;
 
 /// A connection as the rest of its bridge sees it.
 pub struct ConnHandle {
-    queue: Mutex<VecDeque<AsyncMsg>>,
+    queue: Mutex<AsyncQueue>,
     /// Whether the queue holds messages: spares the connection the lock when it holds none.
     is_queued: AtomicBool,
     /// Readable while the queue holds messages.
@@ -23,11 +24,51 @@ pub struct ConnHandle {
     number: u64,
     origin: ConnOrigin,
     monitors: Mutex<FlowMonitors>,
-    /// Packets in the queue, and how many there may be.
-    packet_ins: AtomicUsize,
+    /// How many packets there may be in the queue.
     packet_ins_max: usize,
     lost: AtomicU64,
     is_primary: AtomicBool,
+}
+
+/// What waits for a connection.
+#[derive(Default)]
+struct AsyncQueue {
+    messages: VecDeque<AsyncMsg>,
+    /// The packets among them, by port.
+    by_port: BTreeMap<OfPort, usize>,
+}
+
+impl AsyncQueue {
+    fn packet_ins(&self) -> usize {
+        self.by_port.values().sum()
+    }
+
+    fn push(&mut self, msg: AsyncMsg) {
+        if let AsyncMsg::PacketIn(packet) = &msg {
+            *self.by_port.entry(packet.in_port()).or_default() += 1;
+        }
+        self.messages.push_back(msg);
+    }
+
+    /// Removes the last packet of the port that has most, if it has more than the port of `msg` would have with it, so
+    /// that a port that floods loses its own. Other messages are not those of a port: they find room so, too.
+    fn make_room(&mut self, msg: &AsyncMsg) -> bool {
+        let own = match msg {
+            AsyncMsg::PacketIn(packet) => self.by_port.get(&packet.in_port()).copied().unwrap_or(0) + 1,
+            _ => 0,
+        };
+        let Some((&port, _)) = self.by_port.iter().max_by_key(|(_, n)| **n).filter(|(_, n)| **n > own) else {
+            return false;
+        };
+        let is_it = |msg: &AsyncMsg| matches!(msg, AsyncMsg::PacketIn(packet) if packet.in_port() == port);
+        let Some(at) = self.messages.iter().rposition(is_it) else { return false };
+        self.messages.remove(at);
+        match self.by_port.get_mut(&port) {
+            Some(n) if *n > 1 => *n -= 1,
+            _ => drop(self.by_port.remove(&port)),
+        }
+        true
+    }
 }
 
 impl ConnHandle {
@@ -43,7 +84,6 @@ impl ConnHandle {
             number,
             origin,
             monitors: Mutex::default(),
-            packet_ins: 0.into(),
             packet_ins_max,
             lost: 0.into(),
             is_primary: false.into(),
@@ -69,18 +109,19 @@ impl ConnHandle {
     pub fn post(&self, msg: AsyncMsg) {
         let mut queue = self.queue.lock();
         // A lost demotion would leave two primary controllers, and there are few. Flow updates have a limit of their own.
-        let is_full = match msg {
+        let is_full = match &msg {
             AsyncMsg::Demoted(_) | AsyncMsg::FlowUpdates(_) => false,
-            AsyncMsg::PacketIn(_) => queue.len() >= QUEUE_MAX || self.packet_ins.load(Relaxed) >= self.packet_ins_max,
-            _ => queue.len() >= QUEUE_MAX,
+            AsyncMsg::PacketIn(_) => queue.messages.len() >= QUEUE_MAX || queue.packet_ins() >= self.packet_ins_max,
+            _ => queue.messages.len() >= QUEUE_MAX,
         };
         if is_full {
             self.lost.fetch_add(1, Relaxed);
             Limit::AsyncMessages.hit();
-            return;
+            if !queue.make_room(&msg) {
+                return;
+            }
         }
-        self.packet_ins.fetch_add(usize::from(matches!(msg, AsyncMsg::PacketIn(_))), Relaxed);
-        queue.push_back(msg);
+        queue.push(msg);
         drop(queue);
         // A full counter is readable already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -95,8 +136,7 @@ impl ConnHandle {
         }
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         let mut queue = self.queue.lock();
-        self.packet_ins.store(0, Relaxed);
-        std::mem::take(&mut *queue)
+        std::mem::take(&mut *queue).messages
     }
 
     /// Messages that were lost because the queue was full.

@@ -214,9 +214,14 @@ fn random_id() -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::async_msg::PacketInMsg;
     use crate::conn_handle::QUEUE_MAX;
     use crate::conn_origin::CLIENTS_MAX;
     use sluice_fate::Limit;
+    use sluice_flow::PortNames;
+    use sluice_ofp::ofpact::PacketInReason;
+    use sluice_ofp::{FlowCommand, FlowMod};
+    use sluice_ofproto::PacketInMetadata;
 
     #[test]
     fn a_full_queue_loses_messages_but_no_demotion() {
@@ -230,6 +235,42 @@ mod tests {
         conn_mgr.make_primary(&other);
         assert!(Limit::AsyncMessages.count() >= before + 5);
         assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
+    }
+
+    fn packet_in(port: u16) -> PacketInMsg {
+        let text = format!("in_port={port},actions=drop");
+        let flow = FlowMod::parse(&text, FlowCommand::Add, &PortNames::NONE).unwrap();
+        let metadata = PacketInMetadata {
+            bridge: "br0".into(),
+            table: 0,
+            metadata: flow.matches,
+            userdata: Vec::new(),
+            paused: None,
+        };
+        let (reason, bytes) = (PacketInReason::Action, vec![0; 60]);
+        PacketInMsg { metadata, reason, controller_id: 0, cookie: 0, total_len: 60, bytes }
+    }
+
+    /// A controller that does not read hears of the packets of all ports, also if one of them floods.
+    #[test]
+    fn a_port_that_floods_a_controller_loses_its_own_packets() {
+        const MOST: usize = 100;
+        let conn_mgr = ConnMgr::new("br0");
+        let handle = conn_mgr.add_connection(ConnOrigin::Controller, MOST).unwrap();
+        let post = |port, n| (0..n).for_each(|_| handle.post(AsyncMsg::PacketIn(Arc::new(packet_in(port)))));
+        post(1, 10 * MOST);
+        assert_eq!(handle.lost() as usize, 9 * MOST, "it may have all while it is alone");
+        (2..6).for_each(|port| post(port, 5));
+        conn_mgr.update_ports([PortDesc { port: 7, ..PortDesc::default() }], None);
+        post(6, 10 * MOST);
+        let waiting = handle.take();
+        let of =
+            |port| waiting.iter().filter(|msg| matches!(msg, AsyncMsg::PacketIn(p) if p.in_port().0 == port)).count();
+        assert_eq!((2..6).map(of).collect::<Vec<_>>(), [5; 4]);
+        assert_eq!([of(1), of(6)], [40; 2]);
+        assert_eq!((waiting.len(), handle.lost() as usize), (MOST + 1, 19 * MOST + 20));
+        post(1, 2 * MOST);
+        assert_eq!(handle.take().len(), MOST, "what was taken is free");
     }
 
     #[test]

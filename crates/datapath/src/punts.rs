@@ -5,9 +5,10 @@ use crate::context::Context;
 use crate::packet_samples::{PacketSamples, SampleQueue};
 use crate::session_packets::{SessionPackets, SessionProtocol, SessionQueue};
 use sluice_action::Action;
-use sluice_fate::{Counter, DropReason, Limit};
-use sluice_flow::{PacketKey, extract_again};
+use sluice_fate::{Counter, DropReason, FairRoom, Limit};
+use sluice_flow::{PacketKey, extract_again, layout};
 use sluice_packet::VlanLimit;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct PacketIn {
 #[derive(Clone)]
 pub(crate) struct Punts {
     queue: SyncSender<Message>,
+    /// How much of the queue each port has.
+    room: Arc<FairRoom>,
     pub bfd: SessionQueue,
     pub lacp: SessionQueue,
     pub samples: SampleQueue,
@@ -57,16 +60,33 @@ pub(crate) struct Punted {
 }
 
 /// The messages for controllers, as their owner gets them.
-pub struct PacketIns(Receiver<Message>);
+pub struct PacketIns {
+    queue: Receiver<Message>,
+    room: Arc<FairRoom>,
+}
 
 impl PacketIns {
+    /// The message, unless it is a barrier: whatever came before that is done.
+    fn pass_barrier(&self, message: Message) -> Option<PacketIn> {
+        match message {
+            Message::Packet(packet) => {
+                self.room.leave(party(&packet.key));
+                Some(*packet)
+            }
+            Message::Barrier(waiting) => {
+                let _ = waiting.send(());
+                None
+            }
+        }
+    }
+
     /// The next message, when there is one within that time. To ask for it is to be done with the ones before.
     ///
     /// # Errors
     /// If there is none, or there will never be one again.
     pub fn recv_timeout(&self, span: Duration) -> Result<PacketIn, RecvTimeoutError> {
         loop {
-            if let Some(packet) = pass_barrier(self.0.recv_timeout(span)?) {
+            if let Some(packet) = self.pass_barrier(self.queue.recv_timeout(span)?) {
                 return Ok(packet);
             }
         }
@@ -78,7 +98,7 @@ impl PacketIns {
     /// If there is none, or there will never be one again.
     pub fn try_recv(&self) -> Result<PacketIn, TryRecvError> {
         loop {
-            if let Some(packet) = pass_barrier(self.0.try_recv()?) {
+            if let Some(packet) = self.pass_barrier(self.queue.try_recv()?) {
                 return Ok(packet);
             }
         }
@@ -90,26 +110,22 @@ impl PacketIns {
     }
 }
 
-/// The message, unless it is a barrier: whatever came before that is done.
-fn pass_barrier(message: Message) -> Option<PacketIn> {
-    match message {
-        Message::Packet(packet) => Some(*packet),
-        Message::Barrier(waiting) => {
-            let _ = waiting.send(());
-            None
-        }
-    }
+/// The port by which a packet came: ports share the queue.
+fn party(key: &PacketKey) -> usize {
+    key.number(layout::IN_PORT) as usize
 }
 
 impl Punts {
-    /// A queue of at most `length` messages beside those of sessions and samples, and their other ends.
+    /// A queue of at most `length` messages of a port beside those of sessions and samples, and their other ends.
     pub fn new(length: usize) -> (Self, Punted) {
-        let (queue, receiver) = mpsc::sync_channel(length);
+        let room = Arc::new(FairRoom::new(length));
+        let (queue, receiver) = mpsc::sync_channel(room.capacity());
         let (bfd, bfd_packets) = SessionQueue::new(SessionProtocol::Bfd);
         let (lacp, lacp_packets) = SessionQueue::new(SessionProtocol::Lacp);
         let (samples, packet_samples) = SampleQueue::new();
-        let (packet_ins, session_packets) = (PacketIns(receiver), [bfd_packets, lacp_packets]);
-        (Punts { queue, bfd, lacp, samples }, Punted { packet_ins, session_packets, packet_samples })
+        let (packet_ins, session_packets) =
+            (PacketIns { queue: receiver, room: Arc::clone(&room) }, [bfd_packets, lacp_packets]);
+        (Punts { queue, room, bfd, lacp, samples }, Punted { packet_ins, session_packets, packet_samples })
     }
 
     /// The way to the sessions of a protocol.
@@ -168,9 +184,51 @@ impl Punts {
             recirc_id,
             continuation,
         };
-        self.queue.try_send(Message::Packet(Box::new(message))).map_err(|_| {
-            Limit::PacketIns.hit();
-            DropReason::ControllerQueue
-        })
+        self.put(message)
+    }
+
+    /// Puts a message into the queue, if there is room for its port.
+    fn put(&self, message: PacketIn) -> Result<(), DropReason> {
+        let party = party(&message.key);
+        if self.room.enter(party) {
+            if self.queue.try_send(Message::Packet(Box::new(message))).is_ok() {
+                return Ok(());
+            }
+            self.room.leave(party);
+        }
+        Limit::PacketIns.hit();
+        Err(DropReason::ControllerQueue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_floods_controllers_leaves_others_room() {
+        const LENGTH: usize = 64;
+        let (punts, Punted { packet_ins, .. }) = Punts::new(LENGTH);
+        let packet = |port: u32| {
+            let mut key = PacketKey::ZERO;
+            key.set(layout::IN_PORT, &port.to_be_bytes());
+            PacketIn {
+                key,
+                bytes: Vec::new(),
+                total_len: 60,
+                reason: 0,
+                controller_id: 0,
+                cookie: 0,
+                recirc_id: 0,
+                continuation: false,
+            }
+        };
+        let before = Limit::PacketIns.count();
+        assert_eq!((0..1000).filter(|_| punts.put(packet(1)).is_ok()).count(), LENGTH);
+        assert!(Limit::PacketIns.count() >= before + 1000 - LENGTH as u64);
+        assert!((0..4).all(|_| punts.put(packet(2)).is_ok()), "another port finds room");
+        let ports: Vec<u64> = packet_ins.try_iter().map(|packet| packet.key.number(layout::IN_PORT) as u64).collect();
+        assert_eq!((ports.len(), ports.iter().filter(|port| **port == 2).count()), (LENGTH + 4, 4));
+        assert_eq!((0..1000).filter(|_| punts.put(packet(3)).is_ok()).count(), LENGTH, "what was taken is free");
     }
 }

@@ -15,17 +15,20 @@
 //! A PMD counts into a [`Tally`], plain numbers on its own stack, and publishes it once a batch into its [`PmdStats`],
 //! which any thread may read as a [`Snapshot`]. With a single writer, publishing needs no atomic addition.
 //!
-//! Bounds on shared resources are counted apart: see [`Limit`], and [`SharedMemory`] for those on bytes.
+//! Bounds on shared resources are counted apart: see [`Limit`], [`SharedMemory`] for those on bytes, and [`FairRoom`] for
+//! queues that several parties fill.
 #![forbid(unsafe_code)]
 
 mod counter;
 mod drop_reason;
+mod fair_room;
 mod limit;
 mod shared_memory;
 mod tally;
 
 pub use counter::Counter;
 pub use drop_reason::DropReason;
+pub use fair_room::FairRoom;
 pub use limit::{Limit, LimitWatch};
 pub use shared_memory::{MemoryCharge, MemoryShare, SharedMemory};
 pub use tally::{Imbalance, PmdStats, Snapshot, Tally};

@@ -74,8 +74,8 @@ limits! {
     MacEntries = "limit-mac-entries", "mac-table-size of the bridge's other_config (8192)",
     /// A connection was not committed, because its zone or all zones together have as many as they may.
     CtConnections = "limit-ct-connections", "dpctl/ct-set-maxconns, dpctl/ct-set-limits",
-    /// As many effects of packets wait as may; this one is lost, and caused again by the next packet.
-    Effects = "limit-effects", "fixed: 4096",
+    /// As many effects of packets wait as may, or as may of the port; this one is lost, and caused again by the next packet.
+    Effects = "limit-effects", "fixed: 4096 a port, and seven times what is free",
     /// As many neighbours are known as may be; the bridge with most loses some.
     Neighbours = "limit-neighbours", "fixed: 16384",
     /// There are as many meters as there may be; the meter-mod is refused with `OFPMMFC_OUT_OF_METERS`.
@@ -93,8 +93,8 @@ limits! {
     VacancyEvents = "limit-vacancy-events", "fixed: 1024",
     /// As many asynchronous messages, or packets, wait for a connection as may; the message is lost.
     AsyncMessages = "limit-async-messages", "fixed: 1024 a connection; packets: controller_queue_size",
-    /// As many packets wait for the thread that makes them packet-ins as may; the packet is dropped.
-    PacketIns = "limit-packet-ins", "fixed: 1024",
+    /// As many packets wait for the thread that makes them packet-ins as may, or as may of the port; the packet is dropped.
+    PacketIns = "limit-packet-ins", "fixed: 1024 a port, and seven times what is free",
     /// As many packets of a BFD or LACP session wait for it as may; the packet is dropped.
     SessionPackets = "limit-session-packets", "fixed: 16 a session",
     /// A connection has as many open bundles as it may have; the message is refused with `OFPBFC_OUT_OF_BUNDLES`.

@@ -10,7 +10,7 @@ use crate::bridge_config::BridgeId;
 use crate::mac::LearnPacket;
 use crate::rule::Rule;
 use parking_lot::Mutex;
-use sluice_fate::Limit;
+use sluice_fate::{FairRoom, Limit};
 use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
 use sluice_sync::WakeWish;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
-/// Effects that wait at most.
+/// Effects of a port that wait at most.
 const MAX_WAITING: usize = 4096;
 
 /// A change of the tables that packets cause.
@@ -35,6 +35,17 @@ pub(crate) enum Effect {
     LowerTimeouts { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
 }
 
+impl Effect {
+    /// Whose part of the queue it takes: the port's by which the packet came, or the bridge's where that is not known.
+    fn party(&self) -> usize {
+        let (bridge, port) = match self {
+            Effect::LearnMac { bridge, port, .. } | Effect::Learn { bridge, port, .. } => (bridge, *port),
+            Effect::Neighbour { bridge, .. } | Effect::LowerTimeouts { bridge, .. } => (bridge, OfPort::LOCAL),
+        };
+        (bridge.0 as usize).wrapping_mul(31).wrapping_add(port.0.into())
+    }
+}
+
 /// Counters of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EffectStats {
@@ -48,6 +59,8 @@ pub struct EffectStats {
 
 pub(crate) struct EffectQueue {
     put: SyncSender<Effect>,
+    /// How much of the queue each port has.
+    room: FairRoom,
     take: Mutex<Receiver<Effect>>,
     queued: AtomicU64,
     done: AtomicU64,
@@ -60,9 +73,11 @@ pub(crate) struct EffectQueue {
 
 impl Default for EffectQueue {
     fn default() -> Self {
-        let (put, take) = sync_channel(MAX_WAITING);
+        let room = FairRoom::new(MAX_WAITING);
+        let (put, take) = sync_channel(room.capacity());
         EffectQueue {
             put,
+            room,
             take: Mutex::new(take),
             queued: 0.into(),
             done: 0.into(),
@@ -75,7 +90,7 @@ impl Default for EffectQueue {
 
 impl EffectQueue {
     pub fn put(&self, effect: Effect) {
-        let count = if self.put.try_send(effect).is_ok() {
+        let count = if self.try_put(effect) {
             &self.queued
         } else {
             Limit::Effects.hit();
@@ -83,6 +98,16 @@ impl EffectQueue {
         };
         count.fetch_add(1, Relaxed);
         self.wake_if_awaited();
+    }
+
+    fn try_put(&self, effect: Effect) -> bool {
+        let party = effect.party();
+        let is_in = self.room.enter(party);
+        let is_put = is_in && self.put.try_send(effect).is_ok();
+        if is_in && !is_put {
+            self.room.leave(party);
+        }
+        is_put
     }
 
     /// Sets what wakes the control thread. Only the first call has an effect.
@@ -107,10 +132,11 @@ impl EffectQueue {
         }
     }
 
-    /// The waiting effects, at most [`MAX_WAITING`]: effects carried out meanwhile may cause others.
+    /// The waiting effects, at most as many as may wait: effects carried out meanwhile may cause others.
     pub fn take(&self) -> Vec<Effect> {
         let take = self.take.lock();
-        let out: Vec<_> = take.try_iter().take(MAX_WAITING).collect();
+        let out: Vec<_> = take.try_iter().take(self.room.capacity()).collect();
+        out.iter().for_each(|effect| self.room.leave(effect.party()));
         self.done.fetch_add(out.len() as u64, Relaxed);
         out
     }

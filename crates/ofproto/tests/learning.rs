@@ -110,6 +110,21 @@ fn effects_beyond_the_bound_are_lost_until_their_next_packet() {
     assert_eq!(learned(&ofproto, "br0").len(), BOUND as usize + 1);
 }
 
+/// A port whose sources are all new fills its part of the queue; what other ports teach is learned in the same tick.
+#[test]
+fn a_port_that_floods_leaves_others_their_effects() {
+    let ofproto = switch(1, BY_SOURCE);
+    (0..10_000).for_each(|i| packet(&ofproto, 1, i, 0));
+    (0..100).for_each(|i| packet(&ofproto, 2, 20_000 + i, 0));
+    ofproto.tick(0);
+    let of_two = |rule: &&String| rule.contains("OfPort(2)");
+    assert_eq!(learned(&ofproto, "br0").iter().filter(of_two).count(), 100, "{}", learned(&ofproto, "br0")[0]);
+    // As many as before when all has been taken.
+    (0..10_000).for_each(|i| packet(&ofproto, 1, 30_000 + i, 0));
+    ofproto.tick(0);
+    assert_eq!(learned(&ofproto, "br0").len(), 2 * 4096 + 100);
+}
+
 /// Connections that begin and end at once, thousands in a batch: each teaches a rule and lowers its teacher's timeouts,
 /// and the teacher takes along all that it has taught. Announcements go by batches and pieces, not by packets.
 #[test]
