@@ -92,6 +92,12 @@ impl<R> Classifier<R> {
         self.order.ranks().len()
     }
 
+    /// Every rule's id is below. What looks at the rules by their ids may let go of the classifier in between, and may miss
+    /// rules that come meanwhile.
+    pub fn ids_end(&self) -> u32 {
+        self.rules.ids_end()
+    }
+
     /// The rule with that id.
     pub fn rule(&self, id: RuleId) -> Option<&Rule<R>> {
         self.rules.get(id)

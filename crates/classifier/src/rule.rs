@@ -133,6 +133,10 @@ impl<R> Slab<R> {
         self.len
     }
 
+    pub fn ids_end(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// The rules, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Rule<R>> {
         self.slots.iter().filter_map(Slot::rule)

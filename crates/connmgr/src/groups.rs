@@ -1,11 +1,16 @@
 //! Groups as controllers see them.
 
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flows::{nanoseconds, refusal};
 use sluice_ofp::{GROUP_ALL, GroupMod};
-use sluice_ofproto::GroupEntry;
-use sluice_openflow::Error;
+use sluice_ofproto::{GroupEntry, GroupUsers};
 use sluice_openflow::message::groups::{GroupDesc, GroupStats};
+use sluice_openflow::message::stats::StatsReply;
+use sluice_openflow::{Error, Message, Request};
+
+/// Groups in a part of a reply.
+const GROUPS_AT_ONCE: usize = 32;
 
 impl Connection {
     pub(crate) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
@@ -19,29 +24,56 @@ impl Connection {
         Ok(())
     }
 
-    /// One group, if it exists, or all.
-    fn groups(&self, wanted: u32) -> Result<Vec<GroupEntry>, Error> {
-        let all = self.switch.ofproto.groups(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
-        Ok(all.into_iter().filter(|group| wanted == GROUP_ALL || group.id == wanted).collect())
+    /// Replies with the buckets of one group, if it exists, or of all, in as many messages as are needed.
+    pub(crate) fn group_descs(&mut self, request: &Request, wanted: u32) -> Result<(), CloseReason> {
+        let desc = |group: GroupEntry| GroupDesc { group: group.id, config: group.config };
+        let reply = |groups: Vec<GroupEntry>| StatsReply::GroupDescs(groups.into_iter().map(desc).collect());
+        self.reply_in_parts(request, wanted, &GroupUsers::new(), reply)
     }
 
-    pub(crate) fn group_descs(&self, wanted: u32) -> Result<Vec<GroupDesc>, Error> {
-        let groups = self.groups(wanted)?.into_iter();
-        Ok(groups.map(|group| GroupDesc { group: group.id, config: group.config }).collect())
-    }
-
-    pub(crate) fn group_stats(&self, wanted: u32) -> Result<Vec<GroupStats>, Error> {
+    /// Replies with the counters of one group or of all.
+    pub(crate) fn group_stats(&mut self, request: &Request, wanted: u32) -> Result<(), CloseReason> {
         self.switch.backend.credit_rules();
         let now_ms = self.switch.now_ms();
-        let groups = self.groups(wanted)?.into_iter();
-        let stats = groups.map(|group| GroupStats {
+        let stats = |group: GroupEntry| GroupStats {
             group: group.id,
             ref_count: group.ref_count,
             packets: group.counts.0,
             bytes: group.counts.1,
             duration_ns: nanoseconds(now_ms.saturating_sub(group.created_ms)),
             buckets: group.buckets,
-        });
-        Ok(stats.collect())
+        };
+        let users = self.switch.ofproto.group_users(&self.conn_mgr.bridge).unwrap_or_default();
+        let reply = |groups: Vec<GroupEntry>| StatsReply::Groups(groups.into_iter().map(stats).collect());
+        self.reply_in_parts(request, wanted, &users, reply)
+    }
+
+    /// Sends replies about some groups at a time, and waits in between until the peer has read: all groups together may take as
+    /// much memory as rules may.
+    fn reply_in_parts(
+        &mut self,
+        request: &Request,
+        wanted: u32,
+        users: &GroupUsers,
+        reply: impl Fn(Vec<GroupEntry>) -> StatsReply,
+    ) -> Result<(), CloseReason> {
+        let mut ids = match self.switch.ofproto.group_ids(&self.conn_mgr.bridge) {
+            Ok(ids) => ids,
+            Err(error) => {
+                self.session.refuse(request, refusal(&error));
+                return Ok(());
+            }
+        };
+        ids.retain(|id| wanted == GROUP_ALL || *id == wanted);
+        let mut chunks = ids.chunks(GROUPS_AT_ONCE).peekable();
+        let mut last_is_sent = false;
+        while !last_is_sent {
+            let some = chunks.next().unwrap_or_default();
+            let groups = self.switch.ofproto.group_entries(&self.conn_mgr.bridge, some, users).unwrap_or_default();
+            last_is_sent = chunks.peek().is_none();
+            self.session.reply(request, &Message::StatsReply(reply(groups), !last_is_sent));
+            self.drain_output()?;
+        }
+        Ok(())
     }
 }

@@ -56,6 +56,8 @@ impl Connection {
             Message::TlvTableRequest => Ok(Some(Message::TlvTableReply(self.conn_mgr.tlv_table.lock().reply()))),
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
             Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),
+            Message::StatsRequest(StatsRequest::Groups(group), false) => return self.group_stats(request, group),
+            Message::StatsRequest(StatsRequest::GroupDescs(group), false) => return self.group_descs(request, group),
             Message::MonitorCancel(id) => self.cancel_monitor(id).map(|()| None),
             Message::StatsRequest(request, false) => self.stats(request).map(|r| Some(Message::StatsReply(r, false))),
             // Only table features may be requested in several messages, and they cannot be changed.
@@ -197,8 +199,6 @@ impl Connection {
             StatsRequest::Meters(meter) => StatsReply::Meters(self.meter_stats(meter)?),
             StatsRequest::MeterConfigs(meter) => StatsReply::MeterConfigs(self.meter_descs(meter)?),
             StatsRequest::MeterFeatures => StatsReply::MeterFeatures(meters::features()),
-            StatsRequest::Groups(group) => StatsReply::Groups(self.group_stats(group)?),
-            StatsRequest::GroupDescs(group) => StatsReply::GroupDescs(self.group_descs(group)?),
             StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
             StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
                 let tables = self.shown_tables()?.into_iter();
@@ -206,8 +206,11 @@ impl Connection {
             }
             // Table features cannot be changed.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
-            // Those have replies of several messages: see `flow_stats` and `monitor`.
-            StatsRequest::Flows(_) | StatsRequest::Monitors(_) => return Err(Error::RequestBadStat),
+            // Those have replies of several messages: see `request`.
+            StatsRequest::Flows(_)
+            | StatsRequest::Monitors(_)
+            | StatsRequest::Groups(_)
+            | StatsRequest::GroupDescs(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => StatsReply::TableDescs(self.table_descs()?),
         })
     }

@@ -169,6 +169,7 @@ pub use routes::{DeviceAddresses, Path, SystemRoute};
 pub use rule::{Rule, RuleCounts, RuleStats};
 pub use rule_memory::{RULE_MEMORY, RuleMemory, RuleOwner};
 pub use rule_monitor::{Requester, RuleFilter, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
+pub use rules::GroupUsers;
 pub use rules::{RuleEntry, TableStats};
 pub use sflow::SFlowSettings;
 pub use sluice_classifier::TrieField;

@@ -13,7 +13,7 @@ use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
 use crate::rule_select::{is_same, rules_of, select};
 use crate::transaction::STAYS;
-use sluice_classifier::LATEST;
+use sluice_classifier::{LATEST, RuleId};
 use sluice_flow::Match;
 use sluice_ofp::{FlowCommand, FlowMod, GroupMod};
 use std::collections::HashMap;
@@ -42,6 +42,15 @@ pub struct TableStats {
 }
 
 /// Rules.
+/// Groups that are copied while nothing can change.
+const GROUPS_AT_ONCE: usize = 64;
+
+/// Rules that are looked through while nothing can change: less than a millisecond's.
+const RULES_AT_ONCE: u32 = 1 << 12;
+
+/// How many rules use a group, by its number.
+pub type GroupUsers = HashMap<u32, u32>;
+
 impl Ofproto {
     /// Makes one change of rules.
     pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<FlowModCounts, Error> {
@@ -167,19 +176,58 @@ impl Ofproto {
         Ok((changed, packets.into_iter().map(|packet| self.credit(packet)).collect()))
     }
 
-    /// A bridge's groups, by number.
+    /// A bridge's groups, by number. Where there may be many, [`Ofproto::group_entries`] takes less memory at a time.
     pub fn groups(&self, bridge: &str) -> Result<Vec<GroupEntry>, Error> {
+        let (ids, users) = (self.group_ids(bridge)?, self.group_users(bridge)?);
+        let mut entries = Vec::with_capacity(ids.len());
+        for some in ids.chunks(GROUPS_AT_ONCE) {
+            entries.extend(self.group_entries(bridge, some, &users)?);
+        }
+        Ok(entries)
+    }
+
+    /// The numbers of a bridge's groups, in order.
+    pub fn group_ids(&self, bridge: &str) -> Result<Vec<u32>, Error> {
         let state = self.state();
-        let bridge = &state.bridges[position(&state, bridge)?];
-        let mut users = HashMap::<u32, u32>::new();
-        if !bridge.groups.is_empty() {
-            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
-                let groups = groups_of(&rule.payload().actions);
-                groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
+        Ok(state.bridges[position(&state, bridge)?].groups.keys().copied().collect())
+    }
+
+    /// How many rules use each of a bridge's groups. The rules are looked through in pieces, and changes are made in
+    /// between: with a million rules it takes a good part of a second.
+    pub fn group_users(&self, bridge: &str) -> Result<GroupUsers, Error> {
+        let mut users = GroupUsers::new();
+        if self.group_ids(bridge)?.is_empty() {
+            return Ok(users);
+        }
+        for table in 0..=u8::MAX {
+            let mut next = 0;
+            loop {
+                let state = self.state();
+                let bridge = &state.bridges[position(&state, bridge)?];
+                let Some(rules) = bridge.tables.get(usize::from(table)).and_then(|table| table.rules.as_deref()) else {
+                    break;
+                };
+                let end = rules.ids_end().min(next + RULES_AT_ONCE);
+                let visible = (next..end).filter_map(|id| rules.rule(RuleId(id)));
+                for rule in visible.filter(|rule| rule.is_visible(state.tables_version)) {
+                    let groups = groups_of(&rule.payload().actions);
+                    groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
+                }
+                if end == rules.ids_end() {
+                    break;
+                }
+                next = end;
             }
         }
-        Ok(bridge.groups.values().map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
+        Ok(users)
+    }
+
+    /// Those of some groups that there are, with their users.
+    pub fn group_entries(&self, bridge: &str, ids: &[u32], users: &GroupUsers) -> Result<Vec<GroupEntry>, Error> {
+        let state = self.state();
+        let groups = &state.bridges[position(&state, bridge)?].groups;
+        let found = ids.iter().filter_map(|id| groups.get(id));
+        Ok(found.map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
     }
 }
 

@@ -167,3 +167,22 @@ fn many_teachers_go_with_all_that_they_have_taught() {
     let (one, all) = (teach(1), teach(MANY));
     assert!(all < one * 20, "{all:?}, and with one cookie {one:?}");
 }
+
+/// More rules than are looked through at a time, in two tables, some of which name a group twice.
+#[test]
+fn users_of_groups_are_counted_in_pieces() {
+    let ofproto = switch();
+    for id in [7, 8] {
+        let one = group(&format!("group_id={id},type=all,bucket=output:1"), GroupCommand::Add);
+        ofproto.group_mod("br0", &one, 0).unwrap();
+    }
+    let rules: Vec<_> = (0..10_000)
+        .map(|i| {
+            let (table, twice) = (i % 2, if i % 3 == 0 { ",group:7" } else { "" });
+            flow(&format!("table={table},udp,tp_src={i},actions=group:7{twice}"), FlowCommand::Add)
+        })
+        .collect();
+    ofproto.bundle("br0", &rules, 0).unwrap();
+    let users: Vec<_> = ofproto.groups("br0").unwrap().iter().map(|group| (group.id, group.ref_count)).collect();
+    assert_eq!(users, [(7, 10_000), (8, 0)]);
+}

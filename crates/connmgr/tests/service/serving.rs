@@ -8,7 +8,8 @@ use sluice_connmgr::{
     SocketMode, TlsError, TlsFile, TlsFiles,
 };
 use sluice_fate::Limit;
-use sluice_ofp::FlowCommand;
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, GROUP_ALL, GroupCommand, GroupMod};
 use sluice_ofproto::FailMode;
 use sluice_openflow::message::connection::{BUNDLE_ATOMIC, BUNDLE_ORDERED, BundleAdd, BundleControl, BundleStep};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
@@ -328,4 +329,54 @@ fn clients_that_ask_for_rules_and_do_not_read_cost_few_answers() {
     };
     assert_eq!(sum.flows, 300);
     drop(greedy);
+}
+
+/// A client that asks for all groups, which are many times what a connection may leave unread, and does not read: the
+/// answer is made as it reads, so groups that go meanwhile are not in it.
+#[test]
+fn a_client_that_asks_for_groups_and_does_not_read_holds_a_part_of_them() {
+    const GROUPS: u32 = 400;
+    let bench = Bench::new();
+    let mut polite = bench.client(Version::V14);
+    let note = vec!["01"; 15_000].join(".");
+    let group = |text: &str, command| GroupMod::parse(text, command, &PortNames::NONE).unwrap();
+    let bucket = format!("bucket=bucket_id:0,actions=note:{note},bucket=bucket_id:1,actions=note:{note}");
+    for id in 0..GROUPS {
+        let add = group(&format!("group_id={id},type=all,{bucket}"), GroupCommand::Add);
+        polite.send(&Message::GroupMod(Box::new(add)));
+    }
+    polite.barrier();
+    for question in [StatsRequest::GroupDescs(GROUP_ALL), StatsRequest::Groups(GROUP_ALL)] {
+        polite.send(&Message::StatsRequest(question, false));
+        assert_eq!(groups_of_reply(&mut polite), GROUPS as usize);
+    }
+    let mut slow = bench.client(Version::V14);
+    slow.send(&Message::StatsRequest(StatsRequest::GroupDescs(GROUP_ALL), false));
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    assert_ne!(poll(&mut [PollFd::new(&slow.stream, PollFlags::IN)], Some(&patience)).unwrap(), 0);
+    polite.send(&Message::GroupMod(Box::new(group("", GroupCommand::Delete))));
+    polite.barrier();
+    let told = groups_of_reply(&mut slow);
+    assert!(told > 0 && told < GROUPS as usize, "{told} groups were told of");
+}
+
+/// How many groups the messages of a reply tell of.
+fn groups_of_reply(client: &mut Client) -> usize {
+    let mut told = 0;
+    loop {
+        let more = match client.receive() {
+            Some((_, Message::StatsReply(StatsReply::GroupDescs(groups), more))) => {
+                told += groups.len();
+                more
+            }
+            Some((_, Message::StatsReply(StatsReply::Groups(groups), more))) => {
+                told += groups.len();
+                more
+            }
+            other => panic!("{other:?}"),
+        };
+        if !more {
+            return told;
+        }
+    }
 }
