@@ -4,7 +4,7 @@ use crate::bond::Bonds;
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
 use crate::expiry::Expirable;
 use crate::features::DpFeatures;
-use crate::group::Groups;
+use crate::groups::Groups;
 use crate::hidden_flow::HiddenFlow;
 use crate::mac::MacTable;
 use crate::meter::Meters;

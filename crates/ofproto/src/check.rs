@@ -5,7 +5,7 @@
 
 use crate::bridge_config::N_TABLES;
 use crate::error::Error;
-use crate::group::Groups;
+use crate::groups::Groups;
 use crate::meter::Meters;
 use sluice_flow::field::{FIELDS, FieldId, Prereq};
 use sluice_flow::geneve::OptionMap;

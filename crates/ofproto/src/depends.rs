@@ -14,12 +14,11 @@
 use crate::bridge::Bridge;
 use crate::bridge_config::BridgeId;
 use crate::changed_rules::TableChanges;
-use crate::group::Groups;
+use crate::groups::Groups;
 use crate::port::{Attach, PortConfig};
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_flow::{Mac, Match, PacketKey};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// What has changed.
 #[derive(Debug, Default)]
@@ -64,9 +63,7 @@ impl Changes {
 
     /// Adds the groups that differ.
     pub fn add_groups(&mut self, bridge: BridgeId, old: &Groups, new: &Groups) {
-        let is_same = |id: &u32| old.get(id).zip(new.get(id)).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
-        let all = old.keys().chain(new.keys().filter(|id| !old.contains_key(id)));
-        self.dependencies.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Dependency::Group(*id))));
+        self.dependencies.extend(old.differences(new).into_iter().map(|id| (bridge, Dependency::Group(id))));
     }
 
     /// A rule with that match was added, removed or modified. `matches` is called only if its result is needed.

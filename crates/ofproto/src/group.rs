@@ -4,13 +4,14 @@
 //! zero, as in Open vSwitch.
 
 use crate::error::Error;
+use crate::groups::Groups;
 use sluice_action::HashAlgorithm;
 use sluice_fate::{MemoryCharge, MemoryShare};
 use sluice_ofp::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_MAX, GroupCommand, GroupConfig, GroupKind,
     GroupMod,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,9 +24,6 @@ const ALLOCATION: usize = 32;
 
 /// OVS's name of the module that tells how groups are made.
 const LOG: &str = "ofproto_dpif";
-
-/// Groups by number.
-pub(crate) type Groups = BTreeMap<u32, Arc<Group>>;
 
 /// A group. Its bridge and the xlate caches of megaflows share it.
 #[derive(Debug)]
@@ -231,9 +229,14 @@ pub(crate) fn apply(
 ) -> Result<Vec<u32>, Error> {
     use GroupCommand::{Add, AddOrModify, Delete, InsertBucket, Modify, RemoveBucket};
     if gm.command == Delete {
-        let all = gm.group > GROUP_MAX;
-        let gone: Vec<u32> = groups.keys().copied().filter(|id| all || *id == gm.group).collect();
-        gone.iter().for_each(|id| _ = groups.remove(id));
+        let gone = match gm.group > GROUP_MAX {
+            true => groups.ids(),
+            false => groups.get(&gm.group).map(|group| group.id).into_iter().collect(),
+        };
+        match gm.group > GROUP_MAX {
+            true => groups.clear(),
+            false => groups.remove(&gm.group),
+        }
         return Ok(gone);
     }
     if gm.group > GROUP_MAX {

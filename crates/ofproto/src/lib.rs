@@ -67,7 +67,7 @@
 //! | [`peers`] | the other ends of patch ports |
 //! | [`hidden_flow`] | flows that OpenFlow does not show |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
-//! | [`group`] | groups, and how a select group maps hashes to buckets |
+//! | [`group`], [`groups`] | groups, how a select group maps hashes to buckets, and all of a bridge |
 //! | [`meter`], [`meter_mod`] | meters; each one is a meter of the datapath |
 //! | [`xlate`] | translation |
 //! | [`mirror`] | copies of what ports receive and send |
@@ -101,6 +101,7 @@ mod flow_log;
 mod flow_mod;
 mod flow_put;
 mod group;
+mod groups;
 mod hidden_flow;
 mod log_limit;
 mod mac;

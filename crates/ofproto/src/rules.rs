@@ -189,7 +189,7 @@ impl Ofproto {
     /// The numbers of a bridge's groups, in order.
     pub fn group_ids(&self, bridge: &str) -> Result<Vec<u32>, Error> {
         let state = self.state();
-        Ok(state.bridges[position(&state, bridge)?].groups.keys().copied().collect())
+        Ok(state.bridges[position(&state, bridge)?].groups.ids())
     }
 
     /// How many rules use each of a bridge's groups. The rules are looked through in pieces, and changes are made in

@@ -186,3 +186,19 @@ fn users_of_groups_are_counted_in_pieces() {
     let users: Vec<_> = ofproto.groups("br0").unwrap().iter().map(|group| (group.id, group.ref_count)).collect();
     assert_eq!(users, [(7, 10_000), (8, 0)]);
 }
+
+/// A controller that adds groups one by one keeps the writer's lock for each as long as for the first ones.
+#[test]
+fn a_group_costs_as_much_among_many_as_among_few() {
+    let ofproto = switch();
+    let change = |id: usize| {
+        let add = group(&format!("group_id={id},type=all,bucket=output:1"), GroupCommand::AddOrModify);
+        ofproto.group_mod("br0", &add, 0).unwrap();
+    };
+    (1..100).for_each(change);
+    let few = (0..5).map(|_| took(|| (1..100).for_each(change))).min().unwrap();
+    let add = |i| BundleChange::Group(group(&format!("group_id={i},type=all,bucket=output:1"), GroupCommand::Add));
+    ofproto.ordered_bundle("br0", (100..50_000).map(add), None, 0).unwrap();
+    let many = (0..5).map(|_| took(|| (1..100).for_each(change))).min().unwrap();
+    assert!(many < few * 20, "{many:?} among many, {few:?} among few");
+}
