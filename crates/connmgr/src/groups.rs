@@ -4,13 +4,13 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flows::{nanoseconds, refusal};
 use sluice_ofp::{GROUP_ALL, GroupMod};
-use sluice_ofproto::{GroupEntry, GroupUsers};
+use sluice_ofproto::{GroupEntry, Ofproto, Users};
 use sluice_openflow::message::groups::{GroupDesc, GroupStats};
 use sluice_openflow::message::stats::StatsReply;
 use sluice_openflow::{Error, Message, Request};
 
-/// Groups in a part of a reply.
-const GROUPS_AT_ONCE: usize = 32;
+/// Groups or meters in a part of a reply.
+const AT_ONCE: usize = 32;
 
 impl Connection {
     pub(crate) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
@@ -27,8 +27,11 @@ impl Connection {
     /// Replies with the buckets of one group, if it exists, or of all, in as many messages as are needed.
     pub(crate) fn group_descs(&mut self, request: &Request, wanted: u32) -> Result<(), CloseReason> {
         let desc = |group: GroupEntry| GroupDesc { group: group.id, config: group.config };
-        let reply = |groups: Vec<GroupEntry>| StatsReply::GroupDescs(groups.into_iter().map(desc).collect());
-        self.reply_in_parts(request, wanted, &GroupUsers::new(), reply)
+        let part = |ofproto: &Ofproto, bridge: &str, ids: &[u32]| {
+            let groups = ofproto.group_entries(bridge, ids, &Users::new()).unwrap_or_default();
+            StatsReply::GroupDescs(groups.into_iter().map(desc).collect())
+        };
+        self.reply_in_parts(request, self.group_ids(wanted), part)
     }
 
     /// Replies with the counters of one group or of all.
@@ -44,34 +47,41 @@ impl Connection {
             buckets: group.buckets,
         };
         let users = self.switch.ofproto.group_users(&self.conn_mgr.bridge).unwrap_or_default();
-        let reply = |groups: Vec<GroupEntry>| StatsReply::Groups(groups.into_iter().map(stats).collect());
-        self.reply_in_parts(request, wanted, &users, reply)
+        let part = |ofproto: &Ofproto, bridge: &str, ids: &[u32]| {
+            let groups = ofproto.group_entries(bridge, ids, &users).unwrap_or_default();
+            StatsReply::Groups(groups.into_iter().map(stats).collect())
+        };
+        self.reply_in_parts(request, self.group_ids(wanted), part)
     }
 
-    /// Sends replies about some groups at a time, and waits in between until the peer has read: all groups together may take as
-    /// much memory as rules may.
-    fn reply_in_parts(
+    /// The numbers of one group, if it exists, or of all.
+    fn group_ids(&self, wanted: u32) -> Result<Vec<u32>, Error> {
+        let mut ids = self.switch.ofproto.group_ids(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
+        ids.retain(|id| wanted == GROUP_ALL || *id == wanted);
+        Ok(ids)
+    }
+
+    /// Sends replies about some groups or meters at a time, and waits in between until the peer has read: all groups
+    /// together may take as much memory as rules may.
+    pub(crate) fn reply_in_parts(
         &mut self,
         request: &Request,
-        wanted: u32,
-        users: &GroupUsers,
-        reply: impl Fn(Vec<GroupEntry>) -> StatsReply,
+        ids: Result<Vec<u32>, Error>,
+        part: impl Fn(&Ofproto, &str, &[u32]) -> StatsReply,
     ) -> Result<(), CloseReason> {
-        let mut ids = match self.switch.ofproto.group_ids(&self.conn_mgr.bridge) {
+        let ids = match ids {
             Ok(ids) => ids,
             Err(error) => {
-                self.session.refuse(request, refusal(&error));
+                self.session.refuse(request, error);
                 return Ok(());
             }
         };
-        ids.retain(|id| wanted == GROUP_ALL || *id == wanted);
-        let mut chunks = ids.chunks(GROUPS_AT_ONCE).peekable();
+        let mut chunks = ids.chunks(AT_ONCE).peekable();
         let mut last_is_sent = false;
         while !last_is_sent {
-            let some = chunks.next().unwrap_or_default();
-            let groups = self.switch.ofproto.group_entries(&self.conn_mgr.bridge, some, users).unwrap_or_default();
+            let reply = part(&self.switch.ofproto, &self.conn_mgr.bridge, chunks.next().unwrap_or_default());
             last_is_sent = chunks.peek().is_none();
-            self.session.reply(request, &Message::StatsReply(reply(groups), !last_is_sent));
+            self.session.reply(request, &Message::StatsReply(reply, !last_is_sent));
             self.drain_output()?;
         }
         Ok(())

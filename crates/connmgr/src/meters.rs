@@ -1,11 +1,13 @@
 //! Meters as controllers see them.
 
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flows::{nanoseconds, refusal};
 use sluice_ofp::{METER_ALL, MeterMod};
-use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
-use sluice_openflow::Error;
+use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry, Ofproto, Users};
 use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats};
+use sluice_openflow::message::stats::StatsReply;
+use sluice_openflow::{Error, Request};
 
 /// The band types there are, a bit for each: only drop. Source: OpenFlow 1.3, `OFPMBT_DROP`.
 const BAND_TYPES: u32 = 1 << 1;
@@ -33,33 +35,41 @@ impl Connection {
         Ok(())
     }
 
-    /// One meter, or all.
-    fn meters(&self, wanted: u32) -> Result<Vec<MeterEntry>, Error> {
-        let mut meters = self.switch.ofproto.meters(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
-        if wanted != METER_ALL {
-            meters.retain(|meter| meter.id == wanted);
-            if meters.is_empty() {
-                return Err(Error::MeterModUnknownMeter);
-            }
+    /// The numbers of one meter, or of all.
+    fn meter_ids(&self, wanted: u32) -> Result<Vec<u32>, Error> {
+        let mut ids = self.switch.ofproto.meter_ids(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
+        ids.retain(|id| wanted == METER_ALL || *id == wanted);
+        if ids.is_empty() && wanted != METER_ALL {
+            return Err(Error::MeterModUnknownMeter);
         }
-        Ok(meters)
+        Ok(ids)
     }
 
-    pub(crate) fn meter_descs(&self, wanted: u32) -> Result<Vec<MeterDesc>, Error> {
-        let meters = self.meters(wanted)?.into_iter();
-        Ok(meters.map(|meter| MeterDesc { meter: meter.id, config: meter.config }).collect())
+    /// Replies with the bands of one meter or of all, in as many messages as are needed.
+    pub(crate) fn meter_descs(&mut self, request: &Request, wanted: u32) -> Result<(), CloseReason> {
+        let part = |ofproto: &Ofproto, bridge: &str, ids: &[u32]| {
+            let meters = ofproto.meter_entries(bridge, ids, &Users::new()).unwrap_or_default().into_iter();
+            StatsReply::MeterConfigs(meters.map(|meter| MeterDesc { meter: meter.id, config: meter.config }).collect())
+        };
+        self.reply_in_parts(request, self.meter_ids(wanted), part)
     }
 
-    pub(crate) fn meter_stats(&self, wanted: u32) -> Result<Vec<MeterStats>, Error> {
+    /// Replies with the counters of one meter or of all.
+    pub(crate) fn meter_stats(&mut self, request: &Request, wanted: u32) -> Result<(), CloseReason> {
         let now_ms = self.switch.now_ms();
-        let stats = self.meters(wanted)?.into_iter().map(|meter| MeterStats {
+        let stats = |meter: MeterEntry| MeterStats {
             meter: meter.id,
             flows: meter.flow_count,
             packets: meter.stats.packets,
             bytes: meter.stats.bytes,
             duration_ns: nanoseconds(now_ms.saturating_sub(meter.created_ms)),
             bands: meter.stats.bands,
-        });
-        Ok(stats.collect())
+        };
+        let users = self.switch.ofproto.meter_users(&self.conn_mgr.bridge).unwrap_or_default();
+        let part = |ofproto: &Ofproto, bridge: &str, ids: &[u32]| {
+            let meters = ofproto.meter_entries(bridge, ids, &users).unwrap_or_default();
+            StatsReply::Meters(meters.into_iter().map(stats).collect())
+        };
+        self.reply_in_parts(request, self.meter_ids(wanted), part)
     }
 }

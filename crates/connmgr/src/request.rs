@@ -58,6 +58,8 @@ impl Connection {
             Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),
             Message::StatsRequest(StatsRequest::Groups(group), false) => return self.group_stats(request, group),
             Message::StatsRequest(StatsRequest::GroupDescs(group), false) => return self.group_descs(request, group),
+            Message::StatsRequest(StatsRequest::Meters(meter), false) => return self.meter_stats(request, meter),
+            Message::StatsRequest(StatsRequest::MeterConfigs(meter), false) => return self.meter_descs(request, meter),
             Message::MonitorCancel(id) => self.cancel_monitor(id).map(|()| None),
             Message::StatsRequest(request, false) => self.stats(request).map(|r| Some(Message::StatsReply(r, false))),
             // Only table features may be requested in several messages, and they cannot be changed.
@@ -196,8 +198,6 @@ impl Connection {
             }
             StatsRequest::Queues(port, queue) => StatsReply::Queues(self.queue_stats(port, queue)?),
             StatsRequest::QueueDescs(port, queue) => StatsReply::QueueDescs(self.queue_configs(port, queue)?),
-            StatsRequest::Meters(meter) => StatsReply::Meters(self.meter_stats(meter)?),
-            StatsRequest::MeterConfigs(meter) => StatsReply::MeterConfigs(self.meter_descs(meter)?),
             StatsRequest::MeterFeatures => StatsReply::MeterFeatures(meters::features()),
             StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
             StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
@@ -209,6 +209,8 @@ impl Connection {
             // Those have replies of several messages: see `request`.
             StatsRequest::Flows(_)
             | StatsRequest::Monitors(_)
+            | StatsRequest::Meters(_)
+            | StatsRequest::MeterConfigs(_)
             | StatsRequest::Groups(_)
             | StatsRequest::GroupDescs(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => StatsReply::TableDescs(self.table_descs()?),

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::flow_mod::CHUNK;
 use crate::meter::{BANDS_MAX, Meter, MeterEntry};
 use crate::ofproto::{Ofproto, position};
+use crate::rules::Users;
 use crate::xlate_cache::Dependency;
 use sluice_action::MeterStore;
 use sluice_ofp::{BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterMod};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Checks a meter's number and its number of bands.
@@ -95,24 +96,36 @@ impl Ofproto {
 
     /// A bridge's meters, by number.
     pub fn meters(&self, bridge: &str) -> Result<Vec<MeterEntry>, Error> {
+        let (ids, users) = (self.meter_ids(bridge)?, self.meter_users(bridge)?);
+        self.meter_entries(bridge, &ids, &users)
+    }
+
+    /// The numbers of a bridge's meters, in order.
+    pub fn meter_ids(&self, bridge: &str) -> Result<Vec<u32>, Error> {
+        let state = self.state();
+        Ok(state.bridges[position(&state, bridge)?].meters.keys().copied().collect())
+    }
+
+    /// How many rules use each of a bridge's meters.
+    pub fn meter_users(&self, bridge: &str) -> Result<Users, Error> {
+        match self.meter_ids(bridge)?.is_empty() {
+            true => Ok(Users::new()),
+            false => self.users(bridge, |actions| meters_of(actions).collect()),
+        }
+    }
+
+    /// Those of some meters that there are, with their users.
+    pub fn meter_entries(&self, bridge: &str, ids: &[u32], users: &Users) -> Result<Vec<MeterEntry>, Error> {
         let store = self.writer().meters.store.clone();
         let state = self.state();
-        let bridge = &state.bridges[position(&state, bridge)?];
-        let mut users = HashMap::<u32, u32>::new();
-        if !bridge.meters.is_empty() {
-            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
-                let meters: BTreeSet<u32> = meters_of(&rule.payload().actions).collect();
-                meters.into_iter().for_each(|meter| *users.entry(meter).or_default() += 1);
-            }
-        }
-        let entry = |(id, meter): (&u32, &Meter)| MeterEntry {
-            id: *id,
+        let meters = &state.bridges[position(&state, bridge)?].meters;
+        let entry = |(id, meter): (u32, &Meter)| MeterEntry {
+            id,
             config: meter.config.clone(),
             created_ms: meter.created_ms,
-            flow_count: users.get(id).copied().unwrap_or(0),
+            flow_count: users.get(&id).copied().unwrap_or(0),
             stats: store.as_ref().and_then(|store| store.stats(meter.datapath)).unwrap_or_default(),
         };
-        Ok(bridge.meters.iter().map(entry).collect())
+        Ok(ids.iter().filter_map(|id| Some((*id, meters.get(id)?))).map(entry).collect())
     }
 }

@@ -15,8 +15,8 @@ use crate::rule_select::{is_same, rules_of, select};
 use crate::transaction::STAYS;
 use sluice_classifier::{LATEST, RuleId};
 use sluice_flow::Match;
-use sluice_ofp::{FlowCommand, FlowMod, GroupMod};
-use std::collections::HashMap;
+use sluice_ofp::{FlowCommand, FlowMod, GroupMod, OfAction};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A rule with its match, copied out of its table.
@@ -48,8 +48,8 @@ const GROUPS_AT_ONCE: usize = 64;
 /// Rules that are looked through while nothing can change: less than a millisecond's.
 const RULES_AT_ONCE: u32 = 1 << 12;
 
-/// How many rules use a group, by its number.
-pub type GroupUsers = HashMap<u32, u32>;
+/// How many rules use a group or meter, by its number.
+pub type Users = HashMap<u32, u32>;
 
 impl Ofproto {
     /// Makes one change of rules.
@@ -192,13 +192,18 @@ impl Ofproto {
         Ok(state.bridges[position(&state, bridge)?].groups.ids())
     }
 
-    /// How many rules use each of a bridge's groups. The rules are looked through in pieces, and changes are made in
-    /// between: with a million rules it takes a good part of a second.
-    pub fn group_users(&self, bridge: &str) -> Result<GroupUsers, Error> {
-        let mut users = GroupUsers::new();
-        if self.group_ids(bridge)?.is_empty() {
-            return Ok(users);
+    /// How many rules use each of a bridge's groups.
+    pub fn group_users(&self, bridge: &str) -> Result<Users, Error> {
+        match self.group_ids(bridge)?.is_empty() {
+            true => Ok(Users::new()),
+            false => self.users(bridge, groups_of),
         }
+    }
+
+    /// How many rules use each thing that `of` finds in their actions. The rules are looked through in pieces, and changes
+    /// are made in between: with a million rules it takes a good part of a second.
+    pub(crate) fn users(&self, bridge: &str, of: impl Fn(&[OfAction]) -> BTreeSet<u32>) -> Result<Users, Error> {
+        let mut users = Users::new();
         for table in 0..=u8::MAX {
             let mut next = 0;
             loop {
@@ -210,8 +215,7 @@ impl Ofproto {
                 let end = rules.ids_end().min(next + RULES_AT_ONCE);
                 let visible = (next..end).filter_map(|id| rules.rule(RuleId(id)));
                 for rule in visible.filter(|rule| rule.is_visible(state.tables_version)) {
-                    let groups = groups_of(&rule.payload().actions);
-                    groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
+                    of(&rule.payload().actions).into_iter().for_each(|used| *users.entry(used).or_default() += 1);
                 }
                 if end == rules.ids_end() {
                     break;
@@ -223,7 +227,7 @@ impl Ofproto {
     }
 
     /// Those of some groups that there are, with their users.
-    pub fn group_entries(&self, bridge: &str, ids: &[u32], users: &GroupUsers) -> Result<Vec<GroupEntry>, Error> {
+    pub fn group_entries(&self, bridge: &str, ids: &[u32], users: &Users) -> Result<Vec<GroupEntry>, Error> {
         let state = self.state();
         let groups = &state.bridges[position(&state, bridge)?].groups;
         let found = ids.iter().filter_map(|id| groups.get(id));

@@ -9,7 +9,7 @@ use sluice_connmgr::{
 };
 use sluice_fate::Limit;
 use sluice_flow::PortNames;
-use sluice_ofp::{FlowCommand, GROUP_ALL, GroupCommand, GroupMod};
+use sluice_ofp::{FlowCommand, GROUP_ALL, GroupCommand, GroupMod, METER_ALL, MeterCommand, MeterMod};
 use sluice_ofproto::FailMode;
 use sluice_openflow::message::connection::{BUNDLE_ATOMIC, BUNDLE_ORDERED, BundleAdd, BundleControl, BundleStep};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
@@ -358,6 +358,41 @@ fn a_client_that_asks_for_groups_and_does_not_read_holds_a_part_of_them() {
     polite.barrier();
     let told = groups_of_reply(&mut slow);
     assert!(told > 0 && told < GROUPS as usize, "{told} groups were told of");
+}
+
+/// Many meters come in parts, each of which is told of once; of one that there is not, an error.
+#[test]
+fn meters_are_told_of_in_parts() {
+    const METERS: u32 = 300;
+    let bench = Bench::new();
+    let mut client = bench.client(Version::V13);
+    for id in 1..=METERS {
+        let add = MeterMod::parse(&format!("meter={id},kbps,bands=type=drop,rate={id}"), MeterCommand::Add).unwrap();
+        client.send(&Message::MeterMod(add));
+    }
+    for wanted in [StatsRequest::MeterConfigs, StatsRequest::Meters] {
+        client.send(&Message::StatsRequest(wanted(METER_ALL), false));
+        let (mut told, mut parts) = (Vec::new(), 0);
+        loop {
+            let (meters, more): (Vec<u32>, bool) = match client.receive() {
+                Some((_, Message::StatsReply(StatsReply::MeterConfigs(all), more))) => {
+                    (all.iter().map(|meter| meter.meter).collect(), more)
+                }
+                Some((_, Message::StatsReply(StatsReply::Meters(all), more))) => {
+                    (all.iter().map(|meter| meter.meter).collect(), more)
+                }
+                other => panic!("{other:?}"),
+            };
+            told.extend(meters);
+            parts += 1;
+            if !more {
+                break;
+            }
+        }
+        assert!(parts > 1 && told.into_iter().eq(1..=METERS), "{parts} parts");
+        let none = Message::StatsRequest(wanted(METERS + 1), false);
+        assert_eq!(client.refused(&none), sluice_openflow::Error::MeterModUnknownMeter);
+    }
 }
 
 /// How many groups the messages of a reply tell of.
