@@ -131,3 +131,76 @@ fn groups_and_tables_that_lead_to_one_another_end_by_name() {
         assert!(translation.actions.is_empty(), "{rule}, {first}: {:?}", translation.actions);
     }
 }
+
+/// A ring of bridges: each floods into the next by groups of two kinds whose buckets watch ports and other groups, and by
+/// NORMAL. One packet ends by name, whatever it has gone through; so does a trace of it.
+#[test]
+fn bridges_that_flood_one_another_by_groups_end_by_name() {
+    const RING: u16 = 4;
+    const SELECT: &str = "select,selection_method=hash,fields(ip_src)";
+    for (kind, flood) in [("all", "group:1"), (SELECT, "group:1"), ("ff", "group:1"), ("all", "group:1,NORMAL")] {
+        let ofproto = Ofproto::new();
+        for n in 0..RING {
+            ofproto.add_bridge(BridgeConfig::new(&format!("br{n}")), 0).unwrap();
+        }
+        for n in 0..RING {
+            let (name, next) = (format!("br{n}"), (n + 1) % RING);
+            ofproto.add_port(&name, PortConfig::new(&format!("p{n}"), 9, PortNo(u32::from(n) + 1))).unwrap();
+            // Both ways, several times.
+            for way in 0..4 {
+                let (out, back) = (format!("o{n}{way}"), format!("i{next}{way}"));
+                ofproto.add_port(&name, PortConfig::patch(&out, 20 + way, &back)).unwrap();
+                ofproto.add_port(&format!("br{next}"), PortConfig::patch(&back, 30 + way, &out)).unwrap();
+            }
+            // Groups 2 to 60 watch one another in a chain, and group 1 sends to patch ports that are watched with them.
+            let chain = (2..60u32).rev().map(|id| {
+                let watch = if id == 59 { "watch_port:20".to_owned() } else { format!("watch_group:{}", id + 1) };
+                group(&format!("group_id={id},type=ff,bucket={watch},actions=drop"), GroupCommand::Add)
+            });
+            let watches = |port: u16| match kind {
+                "all" => String::new(),
+                SELECT => "weight:1,watch_group:2,".to_owned(),
+                _ => format!("watch_port:{port},watch_group:2,"),
+            };
+            let bucket = |port: u16| format!("bucket={}actions=output:{port}", watches(port));
+            let buckets: Vec<_> = (20..24).chain(30..34).map(bucket).collect();
+            let first = group(&format!("group_id=1,type={kind},{}", buckets.join(",")), GroupCommand::Add);
+            ofproto.ordered_bundle(&name, chain.chain([first]), None, 0).unwrap();
+            let rule = FlowMod::parse(&format!("actions={flood}"), FlowCommand::Add, &PortNames::NONE).unwrap();
+            ofproto.flow_mod(&name, &rule, 0).unwrap();
+        }
+        let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+        let translation = send(&ofproto, 1, &udp);
+        let ends = [DropReason::RecursionTooDeep, DropReason::TooManyResubmits, DropReason::TranslationWork];
+        assert!(ends.contains(&translation.no_output), "{kind}, {flood}: {:?}", translation.no_output);
+        let trace = ofproto.trace(&["br0", "in_port=9,udp"], 0).unwrap();
+        assert!(trace.len() < 8 << 20, "{kind}, {flood}: a trace of {} bytes", trace.len());
+    }
+}
+
+/// Rules that packets teach and that take their own teacher's place, whose end deletes what they have taught, over and
+/// over: no tick grows the tables, and when all rules are gone so is the memory that they took.
+#[test]
+fn rules_that_teach_and_delete_their_teachers_leave_nothing_behind() {
+    let again = "learn(table=0,priority=9,delete_learned,cookie=7,idle_timeout=10,NXM_OF_ETH_SRC[],load:1->NXM_NX_REG1[]),\
+        learn(table=0,priority=8,delete_learned,cookie=8,hard_timeout=1,limit=50,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let ofproto = switch("priority=1,actions=drop");
+    let empty = ofproto.rule_memory().usage().0;
+    add(&ofproto, &format!("priority=9,cookie=7,actions={again}"));
+    add(&ofproto, &format!("priority=8,cookie=8,actions={again}"));
+    let mut most = 0;
+    for tick in 0..30u32 {
+        for source in 0..200u32 {
+            let [_, _, high, low] = (source * 7 + tick).to_be_bytes();
+            let udp = frame::ethernet().macs([2, 0, 0, 7, high, low], HOST).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+            send(&ofproto, 1 + source % 3, &udp);
+        }
+        ofproto.tick(u64::from(tick) * 500);
+        most = most.max(ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum());
+    }
+    assert!(most > 50 && most < 5000, "{most} rules at most");
+    ofproto.flow_mod("br0", &FlowMod::new(FlowCommand::Delete), 20_000).unwrap();
+    ofproto.tick(100_000);
+    assert_eq!(ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum::<usize>(), 0);
+    assert!(ofproto.rule_memory().usage().0 <= empty, "{} bytes are left", ofproto.rule_memory().usage().0);
+}

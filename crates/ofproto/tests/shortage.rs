@@ -45,7 +45,7 @@ fn recirculates(translation: &Translation) -> bool {
 /// The source goes into a register, or onto the stack, from where nothing shows in the megaflow's actions.
 #[test]
 fn a_port_that_takes_all_ids_leaves_others_theirs() {
-    ids_run_out(&["move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],ct(table=1)", "push:NXM_OF_IP_SRC[],ct(table=1)"]);
+    ids_run_out(switch, &["move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],ct(table=1)", "push:NXM_OF_IP_SRC[],ct(table=1)"]);
 }
 
 /// No `ct`: a group that the datapath hashes for, and a label that goes, recirculate too.
@@ -53,10 +53,26 @@ fn a_port_that_takes_all_ids_leaves_others_theirs() {
 fn ids_that_groups_and_labels_take_have_the_same_shares() {
     let source = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]";
     let label = format!("{source},push_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2");
-    ids_run_out(&[&format!("{source},group:1"), &label]);
+    ids_run_out(switch, &[&format!("{source},group:1"), &label]);
 }
 
-fn ids_run_out(actions: &[&str]) {
+/// The rules that take ids are those of another bridge, behind a patch port: a failure there does not end this bridge's
+/// pipeline, and is a shortage all the same.
+#[test]
+fn ids_that_a_bridge_behind_a_patch_port_takes_have_the_same_shares() {
+    let across = |flow: &str| {
+        let ofproto = switch("actions=output:9");
+        ofproto.add_bridge(BridgeConfig::new("br1"), 0).unwrap();
+        ofproto.add_port("br0", PortConfig::patch("to-br1", 9, "to-br0")).unwrap();
+        ofproto.add_port("br1", PortConfig::patch("to-br0", 9, "to-br1")).unwrap();
+        let flow = FlowMod::parse(flow, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br1", &flow, 0).unwrap();
+        ofproto
+    };
+    ids_run_out(across, &["move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],ct(table=1)"]);
+}
+
+fn ids_run_out(switch: impl Fn(&str) -> Ofproto, actions: &[&str]) {
     for copy in actions {
         let ofproto = switch(&format!("ip,actions={copy}"));
         let mut upcall = ofproto.upcall();

@@ -1,7 +1,7 @@
 //! Outputs: ports, floods, patch ports, controllers.
 
 use super::tunnel::TunnelOutput;
-use super::{RunMode, Translator};
+use super::{Failure, RunMode, Translator};
 use crate::bridge::Bridge;
 use crate::features::Feature;
 use crate::port::{Attach, PortConfig};
@@ -251,9 +251,16 @@ impl<'a> Translator<'a> {
         if bridge.id != here.id {
             self.mirrors = mirrors;
         }
-        // An exit or failure of the other bridge's pipeline does not end this one.
         self.exit = false;
-        self.failure = None;
+        self.forgive();
+    }
+
+    /// A failure of another bridge's pipeline does not end this one's, as in Open vSwitch. What it dropped has its name, and
+    /// a shortage is not cached. Work that is used up is so for all bridges.
+    fn forgive(&mut self) {
+        let Some(failure) = self.failure.take_if(|failure| *failure != Failure::TooMuchWork) else { return };
+        self.no_output = failure.drop_reason();
+        self.cacheable &= !failure.is_passing();
     }
 
     /// Sends the packet in its current state to a controller, through the action's meter or the one for all messages to
