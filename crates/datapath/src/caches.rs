@@ -26,7 +26,8 @@ impl Caches {
     pub fn between(old: &Settings, new: &Settings, seed: &mut u64) -> Self {
         Caches {
             emc: (emc_entries(old) != emc_entries(new)).then(|| emc(new, seed)),
-            smc: ((old.smc == Level::Off) != (new.smc == Level::Off)).then(|| smc(new)),
+            smc: ((old.smc == Level::Off, old.smc_entries) != (new.smc == Level::Off, new.smc_entries))
+                .then(|| smc(new)),
             distributor: ((distributor_tables(old), old.distributor_entries)
                 != (distributor_tables(new), new.distributor_entries))
                 .then(|| distributor(new, seed)),
@@ -43,7 +44,7 @@ fn emc(settings: &Settings, seed: &mut u64) -> Emc {
 }
 
 fn smc(settings: &Settings) -> Smc {
-    let mut smc = Smc::new(SMC_ENTRIES);
+    let mut smc = Smc::new(settings.smc_entries.unwrap_or(SMC_ENTRIES));
     smc.set_on(settings.smc != Level::Off);
     smc
 }

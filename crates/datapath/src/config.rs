@@ -24,6 +24,8 @@ pub struct Config {
     pub max_idle_ms: u64,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
+    /// How large the tables of connections are made.
+    pub connection_tables: ConnectionTables,
     /// The most bytes that megaflows may take, with all that belongs to them.
     pub flow_memory: u64,
     /// The most masks of a port's megaflows. Beyond it, megaflows get coarser masks.
@@ -55,6 +57,27 @@ const MASKS_A_PORT: usize = 1024;
 /// Source: OVS, MAX_RECIRC_DEPTH, since 2024; 3.1 has 6.
 const RECIRCULATIONS: u8 = 8;
 
+/// How large the tables of connections are made. They hold any number; small ones are made and freed sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionTables {
+    /// Parts of the table that are locked apart.
+    pub shards: usize,
+    /// Connections in the cache of each PMD.
+    pub cached: usize,
+}
+
+impl ConnectionTables {
+    /// Those of a switch that is made for a moment.
+    pub const SMALL: ConnectionTables = ConnectionTables { shards: 2, cached: 64 };
+}
+
+impl Default for ConnectionTables {
+    fn default() -> Self {
+        // The caches take 2 MiB each.
+        ConnectionTables { shards: sluice_conntrack::SHARDS, cached: 1 << 17 }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -66,6 +89,7 @@ impl Default for Config {
             miss_budget: MissBudget::Unlimited,
             max_idle_ms: 10_000,
             max_megaflows: 1 << 21,
+            connection_tables: ConnectionTables::default(),
             flow_memory: u64::MAX,
             masks_a_port: MASKS_A_PORT,
             vlan_limit: VlanLimit::default(),

@@ -99,7 +99,9 @@ impl Datapath {
         let table =
             Arc::new(MegaflowTable::with_quota(config.max_megaflows, config.masks_a_port, &secret).map_err(memory)?);
         table.memory().set_limit(config.flow_memory);
-        let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
+        let shards = config.connection_tables.shards;
+        let conntrack = sluice_conntrack::Config { shards, ..sluice_conntrack::Config::new(secret.clone()) };
+        let conntrack = Arc::new(Conntrack::new(conntrack));
         let (fragments, meters) = (Arc::new(Fragments::<Onward>::default()), Arc::new(Meters::default()));
         let (punts, Punted { packet_ins, session_packets, packet_samples }) = Punts::new(config.packet_in_queue);
         let control = Control {

@@ -75,7 +75,7 @@ pub use capture::{
     CAPTURES_MAX, Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket,
 };
 pub use command::PacketOut;
-pub use config::{Config, DatapathError};
+pub use config::{Config, ConnectionTables, DatapathError};
 pub use datapath::{Datapath, PortPolling, Round};
 pub use emc_recirc::EmcRecirc;
 pub use frequency::tsc_hz;

@@ -67,7 +67,7 @@ impl PmdFactory {
         }
         let executor = Executor {
             tx,
-            tracking: Tracking::new(self.conntrack.clone(), reassembly, random),
+            tracking: Tracking::new(self.conntrack.clone(), self.config.connection_tables.cached, reassembly, random),
             recirc: RecircQueue::new(self.config.recirculations),
             aside: Box::default(),
             meters: PmdMeters::new(self.meters.clone()),

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((0..1000).filter(|_| punts.put(packet(1)).is_ok()).count(), LENGTH);
         assert!(Limit::PacketIns.count() >= before + 1000 - LENGTH as u64);
         assert!((0..4).all(|_| punts.put(packet(2)).is_ok()), "another port finds room");
-        let ports: Vec<u64> = packet_ins.try_iter().map(|packet| packet.key.number(layout::IN_PORT) as u64).collect();
+        let ports: Vec<u64> = packet_ins.try_iter().map(|packet| packet.key.number(layout::IN_PORT)).collect();
         assert_eq!((ports.len(), ports.iter().filter(|port| **port == 2).count()), (LENGTH + 4, 4));
         assert_eq!((0..1000).filter(|_| punts.put(packet(3)).is_ok()).count(), LENGTH, "what was taken is free");
     }

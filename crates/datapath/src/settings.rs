@@ -42,6 +42,8 @@ pub struct Settings {
     pub emc: Level,
     /// Signature match cache.
     pub smc: Level,
+    /// The most flows that the signature match cache holds, 1 to 2^28; `None`: 2^24.
+    pub smc_entries: Option<usize>,
     /// Cuckoo distributor.
     pub distributor: Level,
     /// What the distributor keeps its hints in; `None`: the autopilot decides.
@@ -103,6 +105,7 @@ impl Default for Settings {
             smc: Level::Auto,
             distributor: Level::Auto,
             distributor_table: None,
+            smc_entries: None,
             distributor_entries: None,
             distributor_vector: None,
             search: SubtableSearch { prunes: true, ranks: true },
@@ -141,6 +144,7 @@ impl Settings {
         smc: Level::Off,
         distributor: Level::Off,
         distributor_table: Some(DistributorTable::Own),
+        smc_entries: None,
         distributor_entries: None,
         distributor_vector: None,
         search: SubtableSearch { prunes: true, ranks: true },

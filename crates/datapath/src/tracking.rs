@@ -18,9 +18,6 @@ use sluice_packet::{BATCH_MAX, Packet};
 use sluice_simd::hash::splitmix64;
 use std::sync::Arc;
 
-/// Connections in a PMD's cache, in 2 MiB.
-const CACHED_CONNECTIONS: usize = 1 << 17;
-
 /// What a PMD tracks connections with.
 pub(crate) struct Tracking {
     pub conntrack: Arc<Conntrack>,
@@ -41,8 +38,9 @@ pub(crate) enum Gathered<'k> {
 }
 
 impl Tracking {
-    pub fn new(conntrack: Arc<Conntrack>, reassembly: Reassembly, random: u64) -> Self {
-        Tracking { conntrack, conn_cache: ConnCache::new(CACHED_CONNECTIONS), reassembly, random }
+    /// `cached`: the connections that it keeps at hand.
+    pub fn new(conntrack: Arc<Conntrack>, cached: usize, reassembly: Reassembly, random: u64) -> Self {
+        Tracking { conntrack, conn_cache: ConnCache::new(cached), reassembly, random }
     }
 
     fn input(&mut self, now_ms: u64) -> CtInput {

@@ -411,6 +411,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             smc,
             distributor,
             distributor_table,
+            // Both are small, or as usual.
+            smc_entries: distributor_entries,
             distributor_entries,
             distributor_vector: Some(vector),
             search,

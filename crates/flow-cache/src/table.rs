@@ -657,7 +657,7 @@ impl MegaflowStore for MegaflowTable {
             return Ok(());
         }
         self.index.lock().touch();
-        let ids = ready..used.max(ready) + AHEAD;
+        let ids = ready..(used.max(ready) + AHEAD).min(self.arena.capacity());
         self.arena.populate(ids.clone())?;
         self.counters().iter().try_for_each(|counters| counters.populate(ids.clone()))?;
         self.ready.store(ids.end, Relaxed);

@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use sluice_action::PortNo;
-use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, Settings};
+use sluice_datapath::{Arm, Config, ConnectionTables, Datapath, DistributorTable, EmcInsert, Settings};
 use sluice_fate::Counter;
 use sluice_flow::PortNames;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -16,6 +16,8 @@ const BRIDGE: &str = "br0";
 const PORTS: u16 = 4;
 const RULES_MAX: usize = 64;
 const PACKETS_MAX: usize = 64;
+/// Entries of caches, so few that they are made soon and evicted from.
+const CACHE_ENTRIES: usize = 64;
 /// Buffers, so few that packets which multiply use them up.
 const FRAMES: usize = 512;
 
@@ -47,8 +49,11 @@ fn packets(data: &[u8]) -> Vec<(u16, &[u8])> {
 /// Sends the packets twice, so that caches answer, too, with all caches on and small.
 fn run(ofproto: &Ofproto, packets: &[(u16, &[u8])]) {
     let arm = Arm { emc: Some(EmcInsert::OneIn(1)), smc: true, distributor: Some(DistributorTable::Own), ..Arm::BARE };
-    let settings = Settings { emc_entries: 8, ..arm.into() };
-    let config = Config { cores: vec![0], settings, max_megaflows: 256, seed: Some(1), ..Config::default() };
+    let (smc_entries, distributor_entries) = (Some(CACHE_ENTRIES), Some(CACHE_ENTRIES));
+    let settings = Settings { emc_entries: 8, smc_entries, distributor_entries, ..arm.into() };
+    let connection_tables = ConnectionTables::SMALL;
+    let config =
+        Config { cores: vec![0], settings, connection_tables, max_megaflows: 256, seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath without threads");
     let tables = ofproto.clone();
     datapath.set_upcalls(move |_| Box::new(tables.upcall()));

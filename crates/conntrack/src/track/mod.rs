@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The default limit on connections. Source: OVS lib/conntrack.c, DEFAULT_N_CONN_LIMIT.
 const CONNECTIONS_MAX: u32 = 3_000_000;
 /// The default number of shards: enough that PMDs on a large machine seldom contend for one.
-const SHARDS: usize = 256;
+pub const SHARDS: usize = 256;
 
 /// The configuration of a tracker.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use super::Operation;
 use sluice_action::PortNo;
 use sluice_conntrack::Filter;
-use sluice_datapath::{Config, Datapath, PacketIns, Settings};
+use sluice_datapath::{Config, ConnectionTables, Datapath, PacketIns, Settings};
 use sluice_fate::Counter;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
@@ -42,6 +42,7 @@ impl Bench {
             cores: vec![0],
             settings,
             max_megaflows: MEGAFLOWS_MAX,
+            connection_tables: ConnectionTables::SMALL,
             recirculations: RECIRCULATIONS,
             seed: Some(1),
             ..Config::default()

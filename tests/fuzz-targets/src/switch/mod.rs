@@ -35,6 +35,9 @@ pub fn switch(data: &[u8]) {
     bare.finish();
 }
 
+/// Entries of the larger caches, so few that they are made soon.
+const CACHE_ENTRIES: usize = 64;
+
 /// The caches that a byte stands for. An exact match cache is so small that its entries evict each other.
 fn caches(byte: u8) -> Settings {
     let has = |bit: u8| byte >> bit & 1 == 1;
@@ -44,5 +47,12 @@ fn caches(byte: u8) -> Settings {
         distributor: has(3).then_some(DistributorTable::Own),
         ..Arm::BARE
     };
-    Settings { emc_entries: 8, composed: if has(1) { Level::On } else { Level::Off }, ..arm.into() }
+    let (smc_entries, distributor_entries) = (Some(CACHE_ENTRIES), Some(CACHE_ENTRIES));
+    Settings {
+        emc_entries: 8,
+        smc_entries,
+        distributor_entries,
+        composed: if has(1) { Level::On } else { Level::Off },
+        ..arm.into()
+    }
 }
