@@ -26,11 +26,14 @@ class Shown:
 shown = Shown()
 
 def geneve(frames):
-    """Of frames, those of Geneve: (source, destination, network, options)."""
+    """Of frames, those of Geneve but BFD's: (source, destination, network, options)."""
     found = set()
     for f in frames:
         if f[12:14] != b"\x08\0" or f[23] != 17 or f[36:38] != b"\x17\xc1": continue
         words, network = f[42] & 0x3f, int.from_bytes(f[46:49], "big")
+        inner = f[50 + 4 * words:]
+        # Hosts watch each other from the moment on that the gateway is known, in network 0 and without options.
+        if inner[23] == 17 and inner[36:38] == b"\x0e\xc8": continue
         found.add((f[29], f[33], network, f[50:50 + 4 * words].hex()))
     return found
 
