@@ -42,7 +42,7 @@ pub struct Settings {
     pub emc: Level,
     /// Signature match cache.
     pub smc: Level,
-    /// The most flows that the signature match cache holds, 1 to 2^28; `None`: 2^24.
+    /// The most flows that the signature match cache holds, 1 to 2^28; `None`: as many as `caches.rs` says.
     pub smc_entries: Option<usize>,
     /// Cuckoo distributor.
     pub distributor: Level,

@@ -229,14 +229,13 @@ pub(crate) fn apply(
 ) -> Result<Vec<u32>, Error> {
     use GroupCommand::{Add, AddOrModify, Delete, InsertBucket, Modify, RemoveBucket};
     if gm.command == Delete {
-        let gone = match gm.group > GROUP_MAX {
-            true => groups.ids(),
-            false => groups.get(&gm.group).map(|group| group.id).into_iter().collect(),
-        };
-        match gm.group > GROUP_MAX {
-            true => groups.clear(),
-            false => groups.remove(&gm.group),
+        if gm.group > GROUP_MAX {
+            let all = groups.ids();
+            groups.clear();
+            return Ok(all);
         }
+        let gone = groups.get(&gm.group).map(|group| group.id).into_iter().collect();
+        groups.remove(&gm.group);
         return Ok(gone);
     }
     if gm.group > GROUP_MAX {

@@ -41,7 +41,6 @@ pub struct TableStats {
     pub missed: u64,
 }
 
-/// Rules.
 /// Groups that are copied while nothing can change.
 const GROUPS_AT_ONCE: usize = 64;
 
@@ -51,6 +50,7 @@ const RULES_AT_ONCE: u32 = 1 << 12;
 /// How many rules use a group or meter, by its number.
 pub type Users = HashMap<u32, u32>;
 
+/// Rules.
 impl Ofproto {
     /// Makes one change of rules.
     pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<FlowModCounts, Error> {
