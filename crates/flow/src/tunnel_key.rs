@@ -1,7 +1,8 @@
 //! The tunnel fields of a key or a mask, as numbers.
 
+use crate::key::LINE_SIZE;
 use crate::layout::{self, Span};
-use crate::{FlowKey, PacketKey};
+use crate::{FlowKey, Line, PacketKey};
 
 /// The bits of `tun_flags`. Source: Open vSwitch lib/packets.h, `FLOW_TNL_F_*`.
 pub mod tunnel_flags {
@@ -66,19 +67,26 @@ impl TunnelKey {
     }
 
     /// Writes it to a key that has no tunnel yet. The UDP port is no part of it, and the type of a payload is that of the key.
+    ///
+    /// The line is made in registers and written at once: who reads it next reads whole vectors, which cannot be
+    /// forwarded from writes of single fields.
+    #[inline]
     pub fn put(&self, key: &mut PacketKey) {
-        let line = key.make_present(layout::TUN_ID.line());
-        let mut set = |span: Span, value: &[u8]| line.0[span.offset % 64..][..span.size].copy_from_slice(value);
-        set(layout::TUN_ID, &self.id.to_be_bytes());
-        set(layout::TUN_IPV6_SRC, &self.src.to_be_bytes());
-        set(layout::TUN_IPV6_DST, &self.dst.to_be_bytes());
-        set(layout::TUN_FLAGS, &self.flags.to_be_bytes());
-        set(layout::TUN_TOS, &[self.tos]);
-        set(layout::TUN_TTL, &[self.ttl]);
-        set(layout::TUN_GBP_ID, &self.gbp_id.to_be_bytes());
-        set(layout::TUN_GBP_FLAGS, &[self.gbp_flags]);
-        set(layout::TUN_PAYLOAD, &[if self.payload_type == 0 { 0 } else { layout::PAYLOAD_BARE }]);
-        set(layout::TUN_ERSPAN_IDX, &self.erspan_idx.to_be_bytes());
+        let payload = if self.payload_type == 0 { 0 } else { layout::PAYLOAD_BARE };
+        let mut words = [0; 8];
+        add(&mut words, layout::TUN_ID, self.id);
+        add_address(&mut words, layout::TUN_IPV6_SRC, self.src);
+        add_address(&mut words, layout::TUN_IPV6_DST, self.dst);
+        add(&mut words, layout::TUN_FLAGS, self.flags.into());
+        add(&mut words, layout::TUN_TOS, self.tos.into());
+        add(&mut words, layout::TUN_TTL, self.ttl.into());
+        add(&mut words, layout::TUN_GBP_ID, self.gbp_id.into());
+        add(&mut words, layout::TUN_GBP_FLAGS, self.gbp_flags.into());
+        add(&mut words, layout::TUN_PAYLOAD, payload.into());
+        add(&mut words, layout::TUN_ERSPAN_IDX, self.erspan_idx.into());
+        // Labels of MPLS, which the packet may have, stand in this line too.
+        let line = Line::from_words(words).or(key.line(layout::TUN_ID.line()));
+        *key.make_present(layout::TUN_ID.line()) = line;
         let rare = [
             (layout::TUN_ERSPAN_VER, self.erspan_ver),
             (layout::TUN_ERSPAN_DIR, self.erspan_dir),
@@ -96,6 +104,20 @@ impl TunnelKey {
         let payload_type = key.bare_type().unwrap_or(0);
         TunnelKey { tp_dst, payload_type, ..Self::of_packet(&key.packet_part()) }
     }
+}
+
+/// Adds a field, which stands in one word and is zero so far, to the words of its line.
+#[inline(always)]
+fn add(words: &mut [u64; 8], span: Span, value: u64) {
+    let at = span.offset % LINE_SIZE;
+    words[at / 8] |= value.swap_bytes() >> (8 * (8 - span.size)) << (8 * (at % 8));
+}
+
+/// The same of an address, which is two words.
+#[inline(always)]
+fn add_address(words: &mut [u64; 8], span: Span, address: u128) {
+    let at = span.offset % LINE_SIZE / 8;
+    (words[at], words[at + 1]) = (((address >> 64) as u64).swap_bytes(), (address as u64).swap_bytes());
 }
 
 #[cfg(test)]
@@ -120,6 +142,14 @@ mod tests {
             assert_eq!(TunnelKey::of_packet(&packet), tunnel);
             assert_eq!(packet.number(layout::PRESENCE), if erspan_hwid == 0 { 8 } else { 12 });
         }
+    }
+
+    #[test]
+    fn labels_of_mpls_in_the_same_line_stay() {
+        let mut packet = PacketKey::ZERO;
+        packet.set(layout::MPLS0, &[1, 2, 3, 4]);
+        TunnelKey { ttl: 64, ..TunnelKey::default() }.put(&mut packet);
+        assert_eq!((packet.get(layout::MPLS0), packet.number(layout::TUN_TTL)), (&[1, 2, 3, 4][..], 64));
     }
 
     #[test]

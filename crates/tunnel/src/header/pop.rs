@@ -35,8 +35,12 @@ pub enum PopError {
 
 /// Reads the header of a packet that a tunnel of that kind sent, from Ethernet on. Of the kinds of GRE each reads all.
 ///
+/// Inlined, since what it returns would go through memory: written field by field and read back a vector at a time, which
+/// waits for the writes (100 of 327 cycles a packet that was decapsulated, 2026-11-26).
+///
 /// # Errors
 /// If it is no such packet.
+#[inline(always)]
 pub fn pop(kind: TunnelKind, packet: &[u8]) -> Result<Popped, PopError> {
     let mut tunnel = TunnelKey::default();
     let outer = Outer::read(packet, &mut tunnel)?;
@@ -64,13 +68,15 @@ struct Outer {
 }
 
 /// The first `N` bytes from `at` on.
-fn at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], PopError> {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(PopError::Truncated)
+#[inline(always)]
+fn at<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], PopError> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(PopError::Truncated)
 }
 
 impl Outer {
+    #[inline(always)]
     fn read(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
-        match at(packet, ETHERTYPE_AT)? {
+        match *at(packet, ETHERTYPE_AT)? {
             ETHERTYPE_IPV4 => Self::read_ipv4(packet, tunnel),
             ETHERTYPE_IPV6 => Self::read_ipv6(packet, tunnel),
             _ => Err(PopError::Unknown),
@@ -78,12 +84,13 @@ impl Outer {
     }
 
     /// A header without options.
+    #[inline(always)]
     fn read_ipv4(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
-        let ip: [u8; IPV4_SIZE] = at(packet, IP_AT)?;
+        let ip: &[u8; IPV4_SIZE] = at(packet, IP_AT)?;
         if ip[0] != 0x45 {
             return Err(PopError::Unknown);
         }
-        if checksum::finish(checksum::native_sum(&ip)) != 0 {
+        if checksum::finish(checksum::native_sum(ip)) != 0 {
             return Err(PopError::Checksum);
         }
         let end = IP_AT + usize::from(u16::from_be_bytes([ip[2], ip[3]]));
@@ -98,8 +105,9 @@ impl Outer {
     }
 
     /// A header without extensions.
+    #[inline(always)]
     fn read_ipv6(packet: &[u8], tunnel: &mut TunnelKey) -> Result<Self, PopError> {
-        let ip: [u8; IPV6_SIZE] = at(packet, IP_AT)?;
+        let ip: &[u8; IPV6_SIZE] = at(packet, IP_AT)?;
         if ip[0] >> 4 != 6 {
             return Err(PopError::Unknown);
         }
@@ -108,17 +116,18 @@ impl Outer {
         if l4.end > packet.len() {
             return Err(PopError::Truncated);
         }
-        tunnel.src = u128::from_be_bytes(at(&ip, 8)?);
-        tunnel.dst = u128::from_be_bytes(at(&ip, 24)?);
+        tunnel.src = u128::from_be_bytes(*at(ip, 8)?);
+        tunnel.dst = u128::from_be_bytes(*at(ip, 24)?);
         (tunnel.tos, tunnel.ttl) = (ip[0] << 4 | ip[1] >> 4, ip[7]);
         Ok(Outer { proto: ip[6], l4 })
     }
 }
 
 /// Checks the UDP header.
+#[inline(always)]
 fn udp(packet: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<(), PopError> {
     let l4 = &packet[outer.l4.clone()];
-    let [_, _, _, _, size_high, size_low, sum_high, sum_low]: [u8; UDP_SIZE] = at(l4, 0)?;
+    let [_, _, _, _, size_high, size_low, sum_high, sum_low]: [u8; UDP_SIZE] = *at(l4, 0)?;
     let size = u16::from_be_bytes([size_high, size_low]);
     if outer.proto != PROTO_UDP {
         return Err(PopError::Unknown);
@@ -137,9 +146,10 @@ fn udp(packet: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<(), PopEr
 }
 
 /// Reads VXLAN's header; the size of all headers behind IP.
+#[inline(always)]
 fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
-    let flags = u32::from_be_bytes(at(header, 0)?);
-    let vni = u32::from_be_bytes(at(header, 4)?);
+    let flags = u32::from_be_bytes(*at(header, 0)?);
+    let vni = u32::from_be_bytes(*at(header, 4)?);
     let is_known = match (flags & VXLAN_GPE != 0, flags & VXLAN_GBP != 0) {
         (true, false) => {
             tunnel.payload_type = match flags & 0xff {
@@ -166,10 +176,11 @@ fn vxlan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
 }
 
 /// Reads Geneve's header; the size of all headers behind IP. Its caller reads the options and decides which are known.
+#[inline(always)]
 fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
-    let [first, flags]: [u8; 2] = at(header, 0)?;
-    let protocol: [u8; 2] = at(header, 2)?;
-    let vni = u32::from_be_bytes(at(header, 4)?);
+    let [first, flags]: [u8; 2] = *at(header, 0)?;
+    let protocol: [u8; 2] = *at(header, 2)?;
+    let vni = u32::from_be_bytes(*at(header, 4)?);
     let options = usize::from(first & 0x3f) * 4;
     if header.len() < VNI_HEADER_SIZE + options {
         return Err(PopError::Truncated);
@@ -186,10 +197,11 @@ fn geneve(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
 ///
 /// Messages of the protocol itself, such as echo requests, carry no packet: rules of the bridge that the outer packets
 /// come to can tell them apart and send them to who answers them.
+#[inline(always)]
 fn gtpu(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
-    let [flags, message]: [u8; 2] = at(header, 0)?;
-    let length = usize::from(u16::from_be_bytes(at(header, 2)?));
-    let id = u32::from_be_bytes(at(header, 4)?);
+    let [flags, message]: [u8; 2] = *at(header, 0)?;
+    let length = usize::from(u16::from_be_bytes(*at(header, 2)?));
+    let id = u32::from_be_bytes(*at(header, 4)?);
     if flags & GTPU_VERSION_BITS != GTPU_VERSION || message != GTPU_PACKET {
         return Err(PopError::Unknown);
     }
@@ -199,7 +211,7 @@ fn gtpu(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
     }
     let mut size = GTPU_SIZE;
     if flags & GTPU_OPTIONAL != 0 {
-        let [_, _, _, mut next]: [u8; GTPU_OPTIONAL_SIZE] = at(header, size)?;
+        let [_, _, _, mut next]: [u8; GTPU_OPTIONAL_SIZE] = *at(header, size)?;
         size += GTPU_OPTIONAL_SIZE;
         // Each header tells its length in words of four bytes, and the type of the next one in its last byte.
         while flags & GTPU_EXTENSION != 0 && next != 0 {
@@ -221,9 +233,10 @@ fn gtpu(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
 }
 
 /// Reads GRE's header, and ERSPAN's behind it; the size of all headers behind IP.
+#[inline(always)]
 fn gre(l4: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<usize, PopError> {
-    let flags = u16::from_be_bytes(at(l4, 0)?);
-    let protocol: [u8; 2] = at(l4, 2)?;
+    let flags = u16::from_be_bytes(*at(l4, 0)?);
+    let protocol: [u8; 2] = *at(l4, 2)?;
     if outer.proto != PROTO_GRE || flags & !(GRE_CSUM | GRE_KEY | GRE_SEQ) != 0 {
         return Err(PopError::Unknown);
     }
@@ -237,7 +250,7 @@ fn gre(l4: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<usize, PopErr
         size += GRE_WORD;
     }
     if flags & GRE_KEY != 0 {
-        tunnel.id = u32::from_be_bytes(at(l4, size)?).into();
+        tunnel.id = u32::from_be_bytes(*at(l4, size)?).into();
         tunnel.flags |= tunnel_flags::KEY;
         size += GRE_WORD;
     }
@@ -259,17 +272,18 @@ fn gre(l4: &[u8], outer: &Outer, tunnel: &mut TunnelKey) -> Result<usize, PopErr
 }
 
 /// Reads ERSPAN's header; its size.
+#[inline(always)]
 fn erspan(header: &[u8], tunnel: &mut TunnelKey) -> Result<usize, PopError> {
-    let [first, _]: [u8; 2] = at(header, 0)?;
-    let session = u16::from_be_bytes(at(header, 2)?) & 0x3ff;
+    let [first, _]: [u8; 2] = *at(header, 0)?;
+    let session = u16::from_be_bytes(*at(header, 2)?) & 0x3ff;
     let version = first >> 4;
     let size = match version {
         1 => {
-            tunnel.erspan_idx = u32::from_be_bytes(at(header, ERSPAN_SIZE)?) & 0xf_ffff;
+            tunnel.erspan_idx = u32::from_be_bytes(*at(header, ERSPAN_SIZE)?) & 0xf_ffff;
             ERSPAN_SIZE + ERSPAN1_SIZE
         }
         2 => {
-            let last = u16::from_be_bytes(at(header, ERSPAN_SIZE + ERSPAN2_SIZE - 2)?);
+            let last = u16::from_be_bytes(*at(header, ERSPAN_SIZE + ERSPAN2_SIZE - 2)?);
             tunnel.erspan_hwid = (last >> 4 & 0x3f) as u8;
             tunnel.erspan_dir = (last >> 3 & 1) as u8;
             ERSPAN_SIZE + ERSPAN2_SIZE
