@@ -12,7 +12,7 @@ use crate::answers::{Answer, Followed};
 use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::capture::Cause;
-use crate::compose::{Composer, Replay};
+use crate::compose::Composer;
 use crate::context::{Context, tcp_flags};
 use crate::execute::Executor;
 use crate::tx::{PortSlots, TxPorts, TxSlot};
@@ -55,7 +55,7 @@ pub(crate) fn act<'g>(
     if context.taps.is_some() {
         show_to_taps(batch, plans, context);
         if !executor.tx.is_holding() && plans.iter().all(|plan| plan.0 < Plan::RECIRCULATE.0) {
-            act_one_by_one(executor, composer, batch, plans, context);
+            act_one_by_one(executor, batch, plans, context);
             return false;
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn act<'g>(
                 return false;
             }
         }
-        act_one_by_one(executor, composer, batch, plans, context);
+        act_one_by_one(executor, batch, plans, context);
         return false;
     }
     if union.is_one_plan()
@@ -219,7 +219,6 @@ fn show_to_taps(batch: &Batch<'_, '_>, plans: &[Plan], context: &mut Context<'_,
 /// Acts on a batch in which not every packet is just sent or dropped.
 fn act_one_by_one<'g>(
     executor: &mut Executor,
-    composer: &Composer,
     batch: &mut Batch<'_, 'g>,
     plans: &[Plan],
     context: &mut Context<'_, 'g>,
@@ -231,20 +230,6 @@ fn act_one_by_one<'g>(
     batch.packets.reverse();
     for (i, plan) in plans.iter().enumerate() {
         let packet = batch.packets.pop().expect("invariant: a plan for each packet");
-        let mut plan = *plan;
-        if batch.composed.contains(i) {
-            plan = match composer.replay(i, &packet, batch, context) {
-                Replay::Completed(last) => {
-                    context.count(last.id(), &packet, &batch.keys[i]);
-                    Plan::of(last, executor.tx.ports())
-                }
-                Replay::Diverged(_) => Plan::RECIRCULATE,
-                Replay::Refused => Plan::EXECUTE,
-            };
-            if plan.0 >= Plan::RECIRCULATE.0 && !executor.tx.is_holding() {
-                executor.tx.hold();
-            }
-        }
         match plan.step() {
             Step::Send(slot) => executor.tx.push_in_order(batch.origins[i].arrival, slot, packet, context),
             Step::Drop(reason) => context.discard(packet, reason),
@@ -296,7 +281,7 @@ fn set_aside(aside: &mut Aside, i: usize, packet: Packet, batch: &mut Batch<'_, 
     }
 }
 
-/// Whether packet `i` is to take another pass. Packets with a composed entry seldom are.
+/// Whether packet `i` is to take another pass.
 fn recirculates(batch: &Batch<'_, '_>, i: usize) -> bool {
     if batch.missed.contains(i) {
         return match batch.answers.of(i) {
@@ -304,9 +289,7 @@ fn recirculates(batch: &Batch<'_, '_>, i: usize) -> bool {
             Answer::Lost(_) | Answer::Later => false,
         };
     }
-    let meets_actions = !batch.composed.contains(i);
-    batch.diverged.contains(i)
-        || meets_actions && batch.hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates))
+    batch.diverged.contains(i) || batch.hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub(crate) struct Batch<'m, 'g> {
 
     /// Packets whose megaflow was known before the lookup: they lose a tunnel's header as the last ones did.
     pub known: BatchMask,
-    /// Packets with a composed entry that is still to be replayed. Their hit is the first megaflow of its path.
+    /// Packets with a composed entry, until they are replayed. Their hit is the first megaflow of its path.
     pub composed: BatchMask,
     /// The paths of packets that were found in `composed`.
     pub paths: &'m mut [PathHint; BATCH_MAX],
@@ -155,7 +155,7 @@ impl Batch<'_, '_> {
     /// Whether every packet has a megaflow and meets it as it is.
     #[inline]
     pub fn has_hits_only(&self) -> bool {
-        self.missed.0 | self.composed.0 | self.diverged.0 == 0
+        self.missed.0 | self.diverged.0 == 0
     }
 
     /// Lets packets just received beyond the limit wait.

@@ -110,7 +110,7 @@ impl Walk {
             context.clock.mark(Stage::Upcall);
         }
         if !batch.composed.is_empty() {
-            self.composer.replay_front(batch, context);
+            self.composer.replay(batch, context);
         }
         context.clock.progress().enter(Activity::Act);
         let again = act(self.levels.isa(), &mut self.executor, &mut self.composer, batch, context);

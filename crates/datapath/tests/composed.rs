@@ -395,3 +395,30 @@ fn a_diverged_packet_may_not_recirculate_more_often() {
         assert_eq!(switch.datapath.totals().dropped(DropReason::RecircDepth), 1);
     }
 }
+
+/// Behind a packet that takes the passes one by one, packets of other connections are composed, those of its own are not.
+#[test]
+fn only_packets_of_its_connection_wait_behind_one_that_is_tracked_later() {
+    let rules = [
+        "table=0,priority=10,",
+        "table=1,priority=10,",
+        "table=1,priority=40,",
+        "table=1,priority=41,",
+        "table=2,priority=10,",
+    ];
+    let mut both = Both::new(&only(&rules));
+    let [known, other] = [2, 1].map(|n| packet(n, false, Some(0x10)));
+    let fragment = Offered { twist: 3, ..packet(2, false, None) };
+    for _ in 0..3 {
+        both.packets(&[known.clone(), other.clone(), fragment.clone()]);
+        both.packets(&[1, 2].map(|n| packet(n, true, Some(0x10))));
+    }
+    let hits = |both: &mut Both, packets: &[Offered]| both.step(&Step::Packets(packets.to_vec())).1;
+    // Three lookups of a packet that is composed, and the first one of a packet that waits.
+    assert_eq!(hits(&mut both, &[known.clone()]), 3);
+    assert_eq!(hits(&mut both, &[packet(4, false, Some(0x02)), known.clone()]), 3, "a connection that begins");
+    let [opens, other_opens] = [2, 1].map(|n| packet(n, false, Some(0x02)));
+    assert_eq!(hits(&mut both, &[other_opens, known.clone()]), 1 + 3, "what opens another connection");
+    assert_eq!(hits(&mut both, &[opens, known.clone(), other.clone()]), 1 + 1 + 3, "what opens its own");
+    assert_eq!(hits(&mut both, &[fragment, known, other]), 1 + 1, "a fragment, which may be of any");
+}

@@ -1,5 +1,6 @@
 //! One PMD's composed entries: find, replay, record.
 
+use super::ahead::Ahead;
 use super::path::{Endpoints, Hop, Path, Paths, is_eligible};
 use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
@@ -35,6 +36,8 @@ pub(crate) struct Composer {
     paths: Paths,
     recorder: PathRecorder,
     pops: KnownPops,
+    /// Whether a path that was found last has several `ct`.
+    has_long: bool,
     /// Packets searched for in this window, and found.
     searched: u32,
     found: u32,
@@ -44,7 +47,7 @@ pub(crate) struct Composer {
 
 /// The result of a replay.
 #[derive(Clone, Copy)]
-pub(crate) enum Replay<'g> {
+enum Replay<'g> {
     /// The packet has been through every `ct` and meets this megaflow, which has not counted it yet.
     Completed(&'g Megaflow),
     /// A `ct` wrote another state, mark or label than recorded: the packet takes its next pass, its key as it is. It
@@ -79,6 +82,7 @@ impl Composer {
             paths: Paths::default(),
             recorder: PathRecorder::default(),
             pops: KnownPops::default(),
+            has_long: false,
             searched: 0,
             found: 0,
             paused: 0,
@@ -112,7 +116,7 @@ impl Composer {
         if batch.known == batch.all() || self.table.is_empty() || self.is_paused(batch.packets.len()) {
             return;
         }
-        isa.run(Find { composer: self, batch, flows: context.flows });
+        self.has_long = isa.run(Find { composer: self, batch, flows: context.flows });
         let found = batch.composed.len();
         self.searched += batch.packets.len() as u32;
         self.found += found as u32;
@@ -121,8 +125,9 @@ impl Composer {
         }
     }
 
+    /// Whether a path that was found has several `ct`.
     #[inline(always)]
-    fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) {
+    fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) -> bool {
         let n = batch.packets.len();
         let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
         for (hash, key) in hashes[..n].iter_mut().zip(keys) {
@@ -135,6 +140,7 @@ impl Composer {
         hashes[..n].iter().for_each(|hash| self.table.prefetch(*hash));
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
         let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
+        let mut has_long = false;
         for i in 0..n {
             let words = compare::words(&keys[i].lines[0].0);
             let Some((hint, conn)) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
@@ -156,7 +162,9 @@ impl Composer {
             batch.paths[i] = hint;
             batch.hits[i] = Some(first);
             batch.composed.insert(i);
+            has_long |= path.hops().len() > 1;
         }
+        has_long
     }
 
     /// Whether no packet is searched for at present, because few were found lately.
@@ -173,64 +181,75 @@ impl Composer {
         is_paused
     }
 
-    /// Replays the packets at the batch's front. Those behind a packet that is still to be tracked would overtake it;
-    /// they stay `composed`, for [`Composer::replay`] in its turn.
+    /// Replays the packets that have a path. None is `composed` afterwards: those that were not replayed meet their first
+    /// megaflow.
     #[inline]
-    pub fn replay_front<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
-        let in_front = batch.composed.0.trailing_ones() as usize;
-        // The path of the packet before, which consecutive packets mostly share.
-        let mut recent: Option<(u32, Route<'_, 'g>)> = None;
-        for i in 0..in_front {
-            let hint = batch.paths[i];
-            if recent.is_none_or(|(path, _)| path != hint.path) {
-                recent = self.route(hint.path, context.flows).map(|route| (hint.path, route));
-            }
-            let Batch { packets, keys, conns, .. } = batch;
-            let packet = Replayed { packet: &packets[i], key: &mut keys[i], conn: &mut conns[i] };
-            // A packet in front that diverged has another `ct` to come.
-            let may_be_long = batch.diverged.is_empty();
-            let first = batch.hits[i];
-            let replay = match recent {
-                Some((_, route)) => self.run(hint, route, may_be_long, packet, context),
-                None => Replay::Refused,
-            };
-            match replay {
-                Replay::Completed(last) => {
-                    if let Some(first) = first {
-                        context.count(first.id(), &batch.packets[i], &batch.keys[i]);
-                    }
-                    batch.hits[i] = Some(last);
-                }
-                Replay::Diverged(passes) => diverge(i, passes, batch),
-                Replay::Refused => {
-                    batch.composed.remove(i);
-                    return;
-                }
-            }
-            batch.composed.remove(i);
+    pub fn replay<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        let composed = std::mem::replace(&mut batch.composed, BatchMask::NONE);
+        if self.has_long {
+            composed.into_iter().for_each(|i| self.table.prefetch_conns(batch.paths[i]));
+        }
+        let mut recent = None;
+        let in_front = composed.0.trailing_ones() as usize;
+        let replayed = (0..in_front).take_while(|i| self.replay_packet(*i, &mut recent, batch, context)).count();
+        let behind = BatchMask(composed.0 & !BatchMask::first(replayed).0);
+        if !behind.is_empty() {
+            self.replay_behind(replayed, behind, recent, batch, context);
         }
     }
 
-    /// Replays packet `i` in its turn, taken out of the batch, if its path has one `ct` only: packets in front may have
-    /// another `ct` to come, at which this one would overtake them. Its first megaflow has counted it.
-    pub fn replay<'g>(
-        &self,
-        i: usize,
-        packet: &Packet,
+    /// Replays the packets `composed`, which are behind a packet `at` that is not replayed, unless they are to stay behind it.
+    #[inline(never)]
+    fn replay_behind<'a, 'g>(
+        &'a self,
+        at: usize,
+        composed: BatchMask,
+        mut recent: Option<(u32, Route<'a, 'g>)>,
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
-    ) -> Replay<'g> {
-        batch.composed.remove(i);
-        let packet = Replayed { packet, key: &mut batch.keys[i], conn: &mut batch.conns[i] };
-        let hint = batch.paths[i];
-        let Some(route) = self.route(hint.path, context.flows) else { return Replay::Refused };
-        let replay = self.run(hint, route, false, packet, context);
-        match replay {
-            Replay::Completed(last) => batch.hits[i] = Some(last),
-            Replay::Diverged(passes) => diverge(i, passes, batch),
-            Replay::Refused => {}
+    ) {
+        let mut ahead = Ahead::none();
+        for i in at..batch.packets.len() {
+            if !composed.contains(i) {
+                ahead.add_met(&batch.keys[i], batch.hits[i]);
+            } else if i == at || ahead.may_have(&batch.keys[i]) || !self.replay_packet(i, &mut recent, batch, context) {
+                ahead.add(&batch.keys[i]);
+            }
         }
-        replay
+    }
+
+    /// Replays packet `i`: whether it has completed its path. `recent` is the path of the packet before, which consecutive
+    /// packets mostly share.
+    #[inline(always)]
+    fn replay_packet<'a, 'g>(
+        &'a self,
+        i: usize,
+        recent: &mut Option<(u32, Route<'a, 'g>)>,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> bool {
+        let hint = batch.paths[i];
+        if recent.is_none_or(|(path, _)| path != hint.path) {
+            *recent = self.route(hint.path, context.flows).map(|route| (hint.path, route));
+        }
+        let Some((_, route)) = *recent else { return false };
+        let Batch { packets, keys, conns, .. } = batch;
+        let packet = Replayed { packet: &packets[i], key: &mut keys[i], conn: &mut conns[i] };
+        match self.run(hint, route, packet, context) {
+            Replay::Completed(last) => {
+                if let Some(first) = batch.hits[i] {
+                    context.count(first.id(), &batch.packets[i], &batch.keys[i]);
+                }
+                batch.hits[i] = Some(last);
+                true
+            }
+            Replay::Diverged(passes) => {
+                batch.diverged.insert(i);
+                batch.origins[i].depth += passes;
+                false
+            }
+            Replay::Refused => false,
+        }
     }
 
     /// A path and its last megaflow, if that is live.
@@ -240,8 +259,7 @@ impl Composer {
         Some(Route { path, last: path.last_if_live(flows)? })
     }
 
-    /// Replays a packet, and counts it for the megaflows between the first and the last. Paths with more than one `ct`
-    /// are refused unless the packet `may_be_long` under way.
+    /// Replays a packet, and counts it for the megaflows between the first and the last.
     ///
     /// A call by itself costs a packet 90 instructions, and the compiler does not see that.
     #[inline(always)]
@@ -249,15 +267,11 @@ impl Composer {
         &self,
         hint: PathHint,
         route: Route<'_, 'g>,
-        may_be_long: bool,
         replayed: Replayed<'_>,
         context: &mut Context<'_, 'g>,
     ) -> Replay<'g> {
         let Replayed { packet, key, conn } = replayed;
         let Route { path, last } = route;
-        if !may_be_long && path.hops().len() != 1 {
-            return Replay::Refused;
-        }
         let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::Refused };
         let [hop] = path.hops() else {
             let replayed = Replayed { packet, key, conn };
@@ -378,12 +392,6 @@ fn leave(diverged: Diverged<'_>, hop: &Hop, key: &mut PacketKey, conn: &mut Cach
     key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
 }
 
-/// Lets packet `i` take its next pass, its key as it is.
-fn diverge(i: usize, passes: u8, batch: &mut Batch<'_, '_>) {
-    batch.diverged.insert(i);
-    batch.origins[i].depth += passes;
-}
-
 /// Counts a packet for the megaflows behind these hops.
 #[inline]
 fn count_hops(hops: &[Hop], packet: &Packet, key: &PacketKey, context: &Context<'_, '_>) {
@@ -408,11 +416,11 @@ struct Find<'a, 'm, 'g> {
 }
 
 impl Kernel for Find<'_, '_, '_> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run<V: VectorOps>(self, ops: V) {
-        self.composer.find_all(ops, self.batch, self.flows);
+    fn run<V: VectorOps>(self, ops: V) -> bool {
+        self.composer.find_all(ops, self.batch, self.flows)
     }
 }
 

@@ -19,18 +19,21 @@
 //! outer headers take no lookup either: see module `pops`. A path may end at a megaflow that pushes a header and
 //! outputs.
 //!
-//! Packets are tracked in order of arrival, with a composed entry or without, and every megaflow counts every packet.
+//! Packets of a connection are tracked in order of arrival, with a composed entry or without, and every megaflow counts
+//! every packet. Packets of other connections may be tracked before one that takes the passes one by one: see module
+//! `ahead`. What is sent stays in order.
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
 //! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
 //! The other stages know three calls: [`Composer::find`] before the lookup, [`Composer::record`] after it, and
-//! [`Composer::replay_front`] with [`Composer::replay`] before and in the stage `act`.
+//! [`Composer::replay`] before the stage `act`.
 
+mod ahead;
 mod composer;
 mod path;
 mod pops;
 mod recorder;
 mod table;
 
-pub(crate) use composer::{Composer, Replay};
+pub(crate) use composer::Composer;
 pub(crate) use path::HOPS_MAX;
