@@ -9,7 +9,11 @@ struct Fixture {
 }
 
 impl Fixture {
+    /// While there is one subscriber only, `tracing` asks that of the thread which changes levels whether anybody wants a
+    /// message. In a daemon all threads have the same; here a test that has none would turn off the messages of others.
     fn new() -> Self {
+        static ALL_THREADS: std::sync::Once = std::sync::Once::new();
+        ALL_THREADS.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
         let options = LogOptions { syslog_method: Some(SyslogMethod::Null), ..LogOptions::default() };
         let log = Log::with_options("ovs-vswitchd", &options, Level::Warn).unwrap();
         log.leave_console();
