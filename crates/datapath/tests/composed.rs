@@ -415,7 +415,7 @@ fn only_packets_of_its_connection_wait_behind_one_that_is_tracked_later() {
     }
     let hits = |both: &mut Both, packets: &[Offered]| both.step(&Step::Packets(packets.to_vec())).1;
     // Three lookups of a packet that is composed, and the first one of a packet that waits.
-    assert_eq!(hits(&mut both, &[known.clone()]), 3);
+    assert_eq!(hits(&mut both, std::slice::from_ref(&known)), 3);
     assert_eq!(hits(&mut both, &[packet(4, false, Some(0x02)), known.clone()]), 3, "a connection that begins");
     let [opens, other_opens] = [2, 1].map(|n| packet(n, false, Some(0x02)));
     assert_eq!(hits(&mut both, &[other_opens, known.clone()]), 1 + 3, "what opens another connection");
