@@ -4,12 +4,16 @@
 //! connections nobody can tell, since what a packet does to a connection does not depend on others. So only packets that
 //! may belong to the same connection as one in front, in either direction, and those behind a packet of which that is
 //! not known, have to take the passes too.
+//!
+//! One order is not kept. A packet that NAT translates in one zone, and that a later zone tracks by its new addresses, may be
+//! overtaken there by one that came by the same port, in the same batch, with these addresses.
 
 use super::path::Endpoints;
 use super::recorder::only_ct;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_simd::compare;
+use sluice_simd::hash::finish;
 
 /// Bits of the filter: with three packets in front that are still to be tracked, one in 170 others is taken for one of their
 /// connections.
@@ -58,7 +62,7 @@ impl Ahead {
 #[inline]
 fn bit_of(key: &PacketKey) -> usize {
     let Endpoints { addresses, ports } = Endpoints::of(&compare::words(&key.lines[0].0));
-    let (addresses, ports) = (addresses as u32 ^ (addresses >> 32) as u32, ports ^ ports >> 16);
-    let mixed = (u64::from(addresses) << 16 ^ u64::from(ports as u16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (u64::BITS - BITS.ilog2())) as usize
+    let (addresses, ports) = (addresses as u32 ^ (addresses >> 32) as u32, (ports ^ ports >> 16) as u16);
+    // `finish` folds the halves: the ports meet the first two bytes of the addresses, which seldom differ.
+    finish(u64::from(ports) << 32 | u64::from(addresses)) as usize % BITS
 }

@@ -198,7 +198,8 @@ impl Composer {
         }
     }
 
-    /// Replays the packets `composed`, which are behind a packet `at` that is not replayed, unless they are to stay behind it.
+    /// Replays those of the packets `composed` that need not stay behind a packet in front. The packet `at` is the first one that
+    /// was not replayed; all in front of it were.
     #[inline(never)]
     fn replay_behind<'a, 'g>(
         &'a self,

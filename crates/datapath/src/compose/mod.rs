@@ -20,8 +20,9 @@
 //! outputs.
 //!
 //! Packets of a connection are tracked in order of arrival, with a composed entry or without, and every megaflow counts
-//! every packet. Packets of other connections may be tracked before one that takes the passes one by one: see module
-//! `ahead`. What is sent stays in order.
+//! every packet. Packets of other connections may be tracked before one that takes the passes one by one, and what NAT may
+//! change in that is told in module `ahead`. What is sent stays in order.
+//!
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
 //! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
