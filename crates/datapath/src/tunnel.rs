@@ -4,6 +4,7 @@ use crate::action_context::ActionContext;
 use crate::batch::Batch;
 use crate::context::Context;
 use crate::tx::TxPorts;
+use arrayvec::ArrayVec;
 use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
@@ -11,7 +12,7 @@ use sluice_flow::hash::five_tuple;
 use sluice_flow::{Line, Metadata, PacketKey, extract_with, layout};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::headers::ETHERNET_SIZE;
-use sluice_packet::{BatchMask, Packet, VlanLimit};
+use sluice_packet::{BATCH_MAX, BatchMask, Packet, VlanLimit};
 use sluice_simd::isa::Kernel;
 use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{Isa, VectorOps};
@@ -67,23 +68,41 @@ fn push_header(
 
 /// Sends a whole batch by tunnels, if every packet is to get a header and to leave by a port, and nothing else. Otherwise
 /// nothing is done, and it returns false.
+///
+/// Headers first, then ports: a packet that is copied just after its length was written waits for that (22 of 146 cycles a
+/// packet, 2026-11-26). Mostly none is copied, since the whole batch leaves by one port.
 pub(crate) fn send_batch(
     batch: &mut Batch<'_, '_>,
     sequence: &mut u32,
     tx: &mut TxPorts,
     context: &mut Context<'_, '_>,
 ) -> bool {
-    if (0..batch.packets.len()).any(|i| batch.hits[i].and_then(push_and_output).is_none()) {
+    let n = batch.packets.len();
+    if (0..n).any(|i| batch.hits[i].and_then(push_and_output).is_none()) {
         return false;
     }
-    for (i, mut packet) in batch.packets.drain(..).enumerate() {
+    let mut ports = [None; BATCH_MAX];
+    let mut failed = ArrayVec::<(usize, DropReason), BATCH_MAX>::new();
+    for i in 0..n {
         let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
-        match push_header(push, sequence, &mut packet, &batch.keys[i], context.now_ms) {
-            Ok(()) => match tx.slot(port) {
-                Some(slot) => tx.push(slot, packet, context),
-                None => context.discard(packet, DropReason::TxNoPort),
-            },
-            Err(reason) => context.discard(packet, reason),
+        ports[i] = tx.slot(port);
+        if let Err(reason) = push_header(push, sequence, &mut batch.packets[i], &batch.keys[i], context.now_ms) {
+            failed.push((i, reason));
+        }
+    }
+    if let Some(slot) = ports[0]
+        && failed.is_empty()
+        && ports[..n].iter().all(|port| *port == ports[0])
+    {
+        tx.push_all(slot, batch.packets, context);
+        return true;
+    }
+    let mut failed = failed.into_iter().peekable();
+    for (i, packet) in batch.packets.drain(..).enumerate() {
+        match (failed.next_if(|(at, _)| *at == i), ports[i]) {
+            (Some((_, reason)), _) => context.discard(packet, reason),
+            (None, Some(slot)) => tx.push(slot, packet, context),
+            (None, None) => context.discard(packet, DropReason::TxNoPort),
         }
     }
     true

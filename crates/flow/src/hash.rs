@@ -8,12 +8,14 @@ use crate::{PacketKey, layout};
 use sluice_packet::headers::{ethertype, has_ports, ip_proto};
 
 /// One word into a MurmurHash3.
+#[inline]
 pub fn murmur_add(hash: u32, data: u32) -> u32 {
     let data = data.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
     (hash ^ data).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
 }
 
 /// Ends a MurmurHash3.
+#[inline]
 pub fn murmur_finish(hash: u32, last: u32) -> u32 {
     let mut h = hash ^ last;
     h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
@@ -66,15 +68,15 @@ fn symmetric_l2(key: &PacketKey, basis: u32) -> u32 {
 }
 
 /// The hash of addresses, protocol and ports; of a packet that is not IP, of nothing.
+#[inline]
 pub fn five_tuple(key: &PacketKey, basis: u32) -> u32 {
     let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
     let add = |hash, bytes: &[u8]| bytes.chunks_exact(4).map(word).fold(hash, murmur_add);
-    let spans = match key.number(layout::DL_TYPE) as u16 {
-        ethertype::IPV4 | ethertype::ARP => [layout::NW_SRC, layout::NW_DST],
-        ethertype::IPV6 => [layout::IPV6_SRC, layout::IPV6_DST],
+    let mut hash = match key.number(layout::DL_TYPE) as u16 {
+        ethertype::IPV4 | ethertype::ARP => add(add(basis, key.get(layout::NW_SRC)), key.get(layout::NW_DST)),
+        ethertype::IPV6 => add(add(basis, key.get(layout::IPV6_SRC)), key.get(layout::IPV6_DST)),
         _ => return murmur_finish(basis, FIVE_TUPLE),
     };
-    let mut hash = spans.into_iter().fold(basis, |hash, span| add(hash, key.get(span)));
     let proto = key.number(layout::NW_PROTO) as u8;
     hash = murmur_add(hash, proto.into());
     if has_ports(proto) {

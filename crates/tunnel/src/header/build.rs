@@ -91,7 +91,12 @@ impl TunnelHeader {
             }
         }
         let ipv4_sum = if is_ipv6 { 0 } else { checksum::sum(&out[IP_AT..IP_AT + IPV4_SIZE]) };
-        Ok(TunnelHeader { kind: config.kind, is_bare: tunnel.payload_type != 0, ipv4_sum, bytes: out.into() })
+        // GTP-U has a length of its own.
+        let is_plain = !is_ipv6
+            && matches!(config.kind, TunnelKind::Vxlan | TunnelKind::Geneve)
+            && tunnel.flags & tunnel_flags::CSUM == 0;
+        let is_bare = tunnel.payload_type != 0;
+        Ok(TunnelHeader { kind: config.kind, is_bare, is_plain, ipv4_sum, bytes: out.into() })
     }
 }
 

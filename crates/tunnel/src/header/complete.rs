@@ -14,6 +14,11 @@ pub struct PerPacket {
     pub timestamp: u32,
 }
 
+/// Bytes that are copied at once.
+const VECTOR: usize = 32;
+/// Bytes of a plain header up to the end of UDP.
+const PLAIN_SIZE: usize = IP_AT + IPV4_SIZE + UDP_SIZE;
+
 /// A packet is too long for the length fields of its outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
@@ -23,8 +28,47 @@ impl TunnelHeader {
     ///
     /// # Errors
     /// If the packet is too long; its first bytes are undefined then.
+    #[inline]
     pub fn complete(&self, packet: &mut [u8], per_packet: PerPacket) -> Result<(), TooLong> {
-        packet[..self.bytes.len()].copy_from_slice(&self.bytes);
+        self.copy_to(packet);
+        let size = packet.len();
+        match packet.first_chunk_mut() {
+            Some(header) if self.is_plain => self.complete_plain(size, header, per_packet.source_port),
+            _ => self.complete_any(packet, per_packet),
+        }
+    }
+
+    /// Writes the header as it is. A short one is two vectors, which overlap: a call to copy a length that the compiler does
+    /// not know takes as long as all that completes the header.
+    #[inline]
+    fn copy_to(&self, packet: &mut [u8]) {
+        let packet = &mut packet[..self.bytes.len()];
+        if self.bytes.len() <= 2 * VECTOR
+            && let (Some(first), Some(last)) = (self.bytes.first_chunk::<VECTOR>(), self.bytes.last_chunk::<VECTOR>())
+        {
+            packet[..VECTOR].copy_from_slice(first);
+            let at = packet.len() - VECTOR;
+            packet[at..].copy_from_slice(last);
+        } else {
+            packet.copy_from_slice(&self.bytes);
+        }
+    }
+
+    /// Completes a plain header, of which every field has a fixed place.
+    #[inline]
+    fn complete_plain(&self, size: usize, header: &mut [u8; PLAIN_SIZE], source_port: u16) -> Result<(), TooLong> {
+        let size = u16::try_from(size - IP_AT).map_err(|_| TooLong)?;
+        const L4_AT: usize = IP_AT + IPV4_SIZE;
+        header[IP_AT + 2..IP_AT + 4].copy_from_slice(&size.to_be_bytes());
+        let sum = checksum::finish(self.ipv4_sum + u64::from(size));
+        header[IP_AT + 10..IP_AT + 12].copy_from_slice(&sum.to_be_bytes());
+        header[L4_AT..L4_AT + 2].copy_from_slice(&source_port.to_be_bytes());
+        header[L4_AT + 4..L4_AT + 6].copy_from_slice(&(size - IPV4_SIZE as u16).to_be_bytes());
+        Ok(())
+    }
+
+    /// Completes any header.
+    pub(super) fn complete_any(&self, packet: &mut [u8], per_packet: PerPacket) -> Result<(), TooLong> {
         let l4_at = self.l4_at();
         if self.is_ipv6() {
             let size = u16::try_from(packet.len() - l4_at).map_err(|_| TooLong)?;

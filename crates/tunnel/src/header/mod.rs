@@ -26,6 +26,8 @@ pub struct TunnelHeader {
     kind: TunnelKind,
     /// Whether it stands in the place of the Ethernet header.
     is_bare: bool,
+    /// Whether all that differs between packets are the lengths, the IPv4 checksum and the UDP source port.
+    is_plain: bool,
     /// The sum of the IPv4 header, whose length and checksum are zeros; 0 of IPv6.
     ipv4_sum: u64,
     bytes: Box<[u8]>,

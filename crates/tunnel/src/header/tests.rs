@@ -107,6 +107,18 @@ proptest! {
         prop_assert_eq!(&packet[popped.inner], &frame[..]);
     }
 
+    /// A plain header is completed as any other one.
+    #[test]
+    fn plain_headers_are_like_any((config, tunnel, frame) in sent(), source_port: u16) {
+        let header = TunnelHeader::build(&config, &tunnel, &[], &link(Ipv6Addr::from_bits(tunnel.src))).unwrap();
+        let per_packet = PerPacket { source_port, sequence: 7, timestamp: 9 };
+        let mut fast = [&vec![0xee; header.bytes().len()], &frame[..]].concat();
+        let mut any = [header.bytes(), &frame[..]].concat();
+        header.complete(&mut fast, per_packet).unwrap();
+        header.complete_any(&mut any, per_packet).unwrap();
+        prop_assert_eq!(fast, any);
+    }
+
     /// The packets are what a library that knows nothing of this one takes them for.
     #[test]
     fn outer_headers_are_right((config, tunnel, frame) in sent()) {
