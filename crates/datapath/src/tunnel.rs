@@ -9,7 +9,7 @@ use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionMap;
 use sluice_flow::hash::five_tuple;
-use sluice_flow::{Line, Metadata, PacketKey, extract_with, layout};
+use sluice_flow::{Line, Metadata, PacketKey, TunnelKey, extract_with, layout};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_packet::{BATCH_MAX, BatchMask, Packet, VlanLimit};
@@ -17,7 +17,7 @@ use sluice_simd::isa::Kernel;
 use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{Isa, VectorOps};
 use sluice_tunnel::TunnelKind;
-use sluice_tunnel::header::{self, PerPacket};
+use sluice_tunnel::header::{self, PLAIN_SIZE, PerPacket};
 
 /// The UDP source ports of tunnels. Source: Open vSwitch lib/netdev-native-tnl.c, `tnl_udp_port_min`.
 const SOURCE_PORTS: std::ops::Range<u16> = 32768..61000;
@@ -81,18 +81,18 @@ pub(crate) fn send_batch(
     if (0..n).any(|i| batch.hits[i].and_then(push_and_output).is_none()) {
         return false;
     }
-    let mut ports = [None; BATCH_MAX];
+    let mut ports = ArrayVec::<_, BATCH_MAX>::new();
     let mut failed = ArrayVec::<(usize, DropReason), BATCH_MAX>::new();
-    for i in 0..n {
+    for (i, (packet, key)) in batch.packets.iter_mut().zip(batch.keys.iter()).enumerate() {
         let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
-        ports[i] = tx.slot(port);
-        if let Err(reason) = push_header(push, sequence, &mut batch.packets[i], &batch.keys[i], context.now_ms) {
+        ports.push(tx.slot(port));
+        if let Err(reason) = push_header(push, sequence, packet, key, context.now_ms) {
             failed.push((i, reason));
         }
     }
     if let Some(slot) = ports[0]
         && failed.is_empty()
-        && ports[..n].iter().all(|port| *port == ports[0])
+        && ports.iter().all(|port| *port == ports[0])
     {
         tx.push_all(slot, batch.packets, context);
         return true;
@@ -133,8 +133,27 @@ pub(crate) fn pop(how: Pop<'_>, packet: &mut Packet, key: &mut PacketKey, vlan_l
 }
 
 /// [`pop`], with an instruction set's vector operations.
+///
+/// The two ways to read a header do not meet before the end: what is known of a plain one stays known to the compiler.
 #[inline(always)]
 fn pop_with<V: VectorOps>(
+    ops: V,
+    how: Pop<'_>,
+    packet: &mut Packet,
+    key: &mut PacketKey,
+    vlan_limit: VlanLimit,
+) -> Option<()> {
+    let (backend, kind, _) = how;
+    let Some(tunnel) = header::pop_plain(kind, packet.bytes()) else {
+        return pop_any(ops, how, packet, key, vlan_limit);
+    };
+    packet.frame.trim_front(PLAIN_SIZE as u16);
+    carry(ops, &tunnel, backend, packet, key, vlan_limit)
+}
+
+/// The same for any header.
+#[inline(always)]
+fn pop_any<V: VectorOps>(
     ops: V,
     (backend, kind, options): Pop<'_>,
     packet: &mut Packet,
@@ -159,15 +178,32 @@ fn pop_with<V: VectorOps>(
         [*high, *low] = popped.tunnel.payload_type.to_be_bytes();
         header[..ETHERNET_SIZE - 2].fill(0);
     }
-    packet.rss_hash = 0;
-    let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0).with_vlan_limit(vlan_limit);
-    if extract_with(ops, packet.bytes(), &known, key).is_err() {
-        return None;
-    }
-    popped.tunnel.put(key);
+    carry(ops, &popped.tunnel, backend, packet, key, vlan_limit)?;
     if let Some(options) = known_options {
         *key.make_present(layout::TUN_OPTIONS.line()) = options;
     }
+    Some(())
+}
+
+/// Makes a key that of what a tunnel carried, whose header is off.
+#[inline(always)]
+fn carry<V: VectorOps>(
+    ops: V,
+    tunnel: &TunnelKey,
+    backend: PortNo,
+    packet: &mut Packet,
+    key: &mut PacketKey,
+    vlan_limit: VlanLimit,
+) -> Option<()> {
+    packet.rss_hash = 0;
+    // Added behind, in place of being the metadata of the key: a vector of what was just written word by word waits for the
+    // writes (20 of 217 cycles a packet that was decapsulated, 2026-11-26).
+    let known = Metadata::of_key(key).without_hash_and_connection().at_port(backend.0);
+    if extract_with(ops, packet.bytes(), &Metadata::of_port(0).with_vlan_limit(vlan_limit), key).is_err() {
+        return None;
+    }
+    known.add_to(key);
+    tunnel.put(key);
     Some(())
 }
 

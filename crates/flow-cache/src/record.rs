@@ -206,19 +206,18 @@ impl Megaflow {
     /// [`Megaflow::contains`] inside a lookup.
     #[inline(always)]
     pub fn contains_with<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
-        ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key) && (self.further == 0 || self.contains_further(key))
+        ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key)
+            && (self.further == 0 || self.contains_further(ops, key))
     }
 
-    #[inline(never)]
-    fn contains_further(&self, key: &PacketKey) -> bool {
+    #[inline(always)]
+    fn contains_further<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
         let Some(want) = &self.further_key else { return true };
-        // As words: packets of tunnels come here twice or more.
         let mut lines = self.further;
         for want in &want[..] {
             let i = lines.trailing_zeros() as usize;
             lines &= lines.wrapping_sub(1);
-            let words = [key.line(i), self.mask.whole.line(i), want].map(|line| compare::words(&line.0));
-            if !compare::masked_eq(&words[0], &words[1], &words[2]) {
+            if !ops.masked_eq_bytes(&key.line(i).0, &self.mask.whole.line(i).0, &want.0) {
                 return false;
             }
         }

@@ -111,7 +111,20 @@ impl PacketKey {
     /// Line `i`, zeros if the key does not have it.
     #[inline]
     pub fn line(&self, i: usize) -> &Line {
-        if i == 0 || self.lines[0].0[layout::PRESENCE.offset] >> i & 1 != 0 { &self.lines[i] } else { &Line::ZERO }
+        if self.has_line(i) { &self.lines[i] } else { &Line::ZERO }
+    }
+
+    /// Whether the key has line `i`.
+    #[inline]
+    pub fn has_line(&self, i: usize) -> bool {
+        i == 0 || self.lines[0].0[layout::PRESENCE.offset] >> i & 1 != 0
+    }
+
+    /// Writes line `i`, which is none but the first.
+    #[inline]
+    pub fn put_line(&mut self, i: usize, line: Line) {
+        self.lines[0].0[layout::PRESENCE.offset] |= 1 << i;
+        self.lines[i] = line;
     }
 
     /// Says that line `i` is there, zeroing it if it was not.

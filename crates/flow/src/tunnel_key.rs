@@ -70,7 +70,7 @@ impl TunnelKey {
     ///
     /// The line is made in registers and written at once: who reads it next reads whole vectors, which cannot be
     /// forwarded from writes of single fields.
-    #[inline]
+    #[inline(always)]
     pub fn put(&self, key: &mut PacketKey) {
         let payload = if self.payload_type == 0 { 0 } else { layout::PAYLOAD_BARE };
         let mut words = [0; 8];
@@ -84,9 +84,17 @@ impl TunnelKey {
         add(&mut words, layout::TUN_GBP_FLAGS, self.gbp_flags.into());
         add(&mut words, layout::TUN_PAYLOAD, payload.into());
         add(&mut words, layout::TUN_ERSPAN_IDX, self.erspan_idx.into());
+        let line = Line::from_words(words);
         // Labels of MPLS, which the packet may have, stand in this line too.
-        let line = Line::from_words(words).or(key.line(layout::TUN_ID.line()));
-        *key.make_present(layout::TUN_ID.line()) = line;
+        let line = if key.has_line(TUNNEL_LINE) { line.or(&key.lines[TUNNEL_LINE]) } else { line };
+        key.put_line(TUNNEL_LINE, line);
+        if self.erspan_ver | self.erspan_dir | self.erspan_hwid | self.gtpu_flags | self.gtpu_msgtype != 0 {
+            self.put_rare(key);
+        }
+    }
+
+    /// Writes what only ERSPAN and GTP-U have. No line is made present for nothing.
+    fn put_rare(&self, key: &mut PacketKey) {
         let rare = [
             (layout::TUN_ERSPAN_VER, self.erspan_ver),
             (layout::TUN_ERSPAN_DIR, self.erspan_dir),
@@ -94,7 +102,6 @@ impl TunnelKey {
             (layout::TUN_GTPU_FLAGS, self.gtpu_flags),
             (layout::TUN_GTPU_MSGTYPE, self.gtpu_msgtype),
         ];
-        // No other line is made present for nothing.
         rare.into_iter().filter(|(_, value)| *value != 0).for_each(|(span, value)| key.set(span, &[value]));
     }
 
@@ -105,6 +112,9 @@ impl TunnelKey {
         TunnelKey { tp_dst, payload_type, ..Self::of_packet(&key.packet_part()) }
     }
 }
+
+/// The line that has what all kinds of tunnels have.
+const TUNNEL_LINE: usize = layout::TUN_ID.line();
 
 /// Adds a field, which stands in one word and is zero so far, to the words of its line.
 #[inline(always)]

@@ -93,6 +93,15 @@ impl Metadata {
         key.lines[0] = crate::Line::from_words(self.words);
     }
 
+    /// Adds this to a key made of a packet's bytes without it.
+    #[inline(always)]
+    pub fn add_to(&self, key: &mut PacketKey) {
+        let (words, _) = key.lines[0].0.as_chunks_mut::<8>();
+        for (to, word) in words.iter_mut().zip(self.words).take(METADATA_SIZE / 8) {
+            *to = (u64::from_le_bytes(*to) | word).to_le_bytes();
+        }
+    }
+
     /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
     #[inline]
     pub fn of_key(key: &PacketKey) -> Self {

@@ -27,6 +27,18 @@ impl Avx2 {
         unsafe { _mm256_loadu_si256(line.as_ptr().cast::<__m256i>().add(at)) }
     }
 
+    /// Whether `key & mask == want`, of lines or their words.
+    #[inline(always)]
+    fn is_masked<T>(self, key: &[u8; 64], mask: &[T], want: &[T]) -> bool {
+        // SAFETY: a `self` exists only if the processor has AVX2.
+        unsafe {
+            let low = _mm256_xor_si256(_mm256_and_si256(self.half(key, 0), self.half(mask, 0)), self.half(want, 0));
+            let high = _mm256_xor_si256(_mm256_and_si256(self.half(key, 1), self.half(mask, 1)), self.half(want, 1));
+            let differ = _mm256_or_si256(low, high);
+            _mm256_testz_si256(differ, differ) != 0
+        }
+    }
+
     /// The terms of half a line's sum.
     #[inline(always)]
     fn terms(self, line: &[u8; 64], addends: &[u64; 8], at: usize) -> __m256i {
@@ -173,13 +185,12 @@ impl VectorOps for Avx2 {
 
     #[inline(always)]
     fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool {
-        // SAFETY: a `self` exists only if the processor has AVX2.
-        unsafe {
-            let low = _mm256_xor_si256(_mm256_and_si256(self.half(key, 0), self.half(mask, 0)), self.half(want, 0));
-            let high = _mm256_xor_si256(_mm256_and_si256(self.half(key, 1), self.half(mask, 1)), self.half(want, 1));
-            let differ = _mm256_or_si256(low, high);
-            _mm256_testz_si256(differ, differ) != 0
-        }
+        self.is_masked(key, mask, want)
+    }
+
+    #[inline(always)]
+    fn masked_eq_bytes(self, key: &[u8; 64], mask: &[u8; 64], want: &[u8; 64]) -> bool {
+        self.is_masked(key, mask, want)
     }
 
     #[inline(always)]

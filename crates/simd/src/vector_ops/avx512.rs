@@ -26,6 +26,13 @@ impl Avx512 {
         unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
     }
 
+    /// Whether `key & mask == want`, of lines or their words.
+    #[inline(always)]
+    fn is_masked<T>(self, key: &[u8; 64], mask: &[T], want: &[T]) -> bool {
+        // SAFETY: a `self` exists only if the processor has AVX-512.
+        unsafe { _mm512_cmpneq_epi64_mask(_mm512_and_si512(self.whole(key), self.whole(mask)), self.whole(want)) == 0 }
+    }
+
     /// The terms of a line's sum.
     #[inline(always)]
     fn terms(self, line: &[u8; 64], addends: __m512i) -> __m512i {
@@ -62,8 +69,12 @@ impl VectorOps for Avx512 {
 
     #[inline(always)]
     fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool {
-        // SAFETY: a `self` exists only if the processor has AVX-512.
-        unsafe { _mm512_cmpneq_epi64_mask(_mm512_and_si512(self.whole(key), self.whole(mask)), self.whole(want)) == 0 }
+        self.is_masked(key, mask, want)
+    }
+
+    #[inline(always)]
+    fn masked_eq_bytes(self, key: &[u8; 64], mask: &[u8; 64], want: &[u8; 64]) -> bool {
+        self.is_masked(key, mask, want)
     }
 
     #[inline(always)]

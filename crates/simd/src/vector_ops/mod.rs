@@ -46,6 +46,9 @@ pub trait VectorOps: Copy {
     /// Whether `key & mask == want`, where `key` is a line's bytes and the others are its little-endian words.
     fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool;
 
+    /// The same of lines that are all bytes.
+    fn masked_eq_bytes(self, key: &[u8; 64], mask: &[u8; 64], want: &[u8; 64]) -> bool;
+
     /// Bit `i` is set where `signatures[i]` is `wanted`.
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16;
 

@@ -23,6 +23,11 @@ impl VectorOps for Scalar {
     }
 
     #[inline(always)]
+    fn masked_eq_bytes(self, key: &[u8; 64], mask: &[u8; 64], want: &[u8; 64]) -> bool {
+        self.masked_eq(key, &compare::words(mask), &compare::words(want))
+    }
+
+    #[inline(always)]
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
         signature::matching(signatures, wanted)
     }

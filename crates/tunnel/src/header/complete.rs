@@ -16,9 +16,6 @@ pub struct PerPacket {
 
 /// Bytes that are copied at once.
 const VECTOR: usize = 32;
-/// Bytes of a plain header up to the end of UDP.
-const PLAIN_SIZE: usize = IP_AT + IPV4_SIZE + UDP_SIZE;
-
 /// A packet is too long for the length fields of its outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
@@ -56,7 +53,12 @@ impl TunnelHeader {
 
     /// Completes a plain header, of which every field has a fixed place.
     #[inline]
-    fn complete_plain(&self, size: usize, header: &mut [u8; PLAIN_SIZE], source_port: u16) -> Result<(), TooLong> {
+    fn complete_plain(
+        &self,
+        size: usize,
+        header: &mut [u8; IP_AT + IPV4_SIZE + UDP_SIZE],
+        source_port: u16,
+    ) -> Result<(), TooLong> {
         let size = u16::try_from(size - IP_AT).map_err(|_| TooLong)?;
         const L4_AT: usize = IP_AT + IPV4_SIZE;
         header[IP_AT + 2..IP_AT + 4].copy_from_slice(&size.to_be_bytes());

@@ -10,11 +10,13 @@
 
 mod build;
 mod complete;
+mod plain;
 mod pop;
 mod text;
 
 pub use build::{OuterLink, Unbuildable};
 pub use complete::PerPacket;
+pub use plain::{PLAIN_SIZE, pop_plain};
 pub use pop::{PopError, Popped, pop};
 
 use crate::TunnelKind;

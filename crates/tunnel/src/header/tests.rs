@@ -104,6 +104,11 @@ proptest! {
         packet.resize(packet.len() + padding, 0);
         let popped = pop(config.kind, &packet).unwrap();
         prop_assert_eq!(popped.tunnel, tunnel);
+        // A plain header is read as one, if it has nothing else to say.
+        let is_plain = TunnelKey { id: 0, src: 0, dst: 0, tos: 0, ttl: 0, ..tunnel }
+            == TunnelKey { flags: tunnel_flags::KEY, ..TunnelKey::default() };
+        let is_plain = is_plain && !config.kind.is_gre() && Ipv6Addr::from_bits(tunnel.dst).to_ipv4_mapped().is_some();
+        prop_assert_eq!(pop_plain(config.kind, &packet), is_plain.then_some(tunnel));
         prop_assert_eq!(&packet[popped.inner], &frame[..]);
     }
 
@@ -159,7 +164,12 @@ proptest! {
         }
         for packet in [&broken[..], &whole[..cut.min(whole.len())]] {
             for kind in KINDS {
-                if let Ok(popped) = pop(kind, packet) {
+                let popped = pop(kind, packet);
+                if let Some(tunnel) = pop_plain(kind, packet) {
+                    let popped = popped.as_ref().map(|popped| (popped.tunnel, popped.inner.start));
+                    prop_assert_eq!(popped, Ok((tunnel, PLAIN_SIZE)));
+                }
+                if let Ok(popped) = popped {
                     prop_assert!(packet.get(popped.inner).is_some());
                 }
             }
@@ -181,6 +191,7 @@ fn each_fault_has_its_name() {
     let broken = |kind, at: usize, to: u8| {
         let mut packet = packet(&config(kind, ""), &tunnel, &[1; 60]);
         packet[at] = to;
+        assert_eq!(pop_plain(kind, &packet), None);
         pop(kind, &packet).unwrap_err()
     };
     let l4 = IP_AT + IPV4_SIZE;
@@ -193,6 +204,7 @@ fn each_fault_has_its_name() {
     let broken = |kind, at: usize, to: u8| {
         let mut packet = packet(&config(kind, ""), &no_sum, &[1; 60]);
         packet[at] = to;
+        assert_eq!(pop_plain(kind, &packet), None);
         pop(kind, &packet).unwrap_err()
     };
     assert_eq!(broken(TunnelKind::Vxlan, l4 + UDP_SIZE, 0), PopError::Unknown, "no VNI");
