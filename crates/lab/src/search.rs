@@ -56,6 +56,9 @@ pub struct SearchArgs {
     /// Length of a final validation, seconds
     #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 60.0)]
     validation: f64,
+    /// Trials a step, of which most decide: for machines on which other work takes the processor now and then
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeats: usize,
     /// Length of the warm-up before the first trial, seconds; 0: none
     #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 2.0)]
     warmup: f64,
@@ -105,6 +108,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         sniff_s: args.sniff,
         search_s: args.search,
         validation_s: args.validation,
+        repeats: args.repeats,
         ..Config::default()
     };
     ensure!(search::is_length(args.warmup), "--warmup {}: expected seconds up to a week, 0 for none", args.warmup);
@@ -198,7 +202,7 @@ impl Under {
 const BISECTION: &str = "each limit of loss takes trials that halve the distance between what passed and what failed";
 
 /// The options that set the search's numbers.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("max_rate_pps", "--max-rate"),
     ("min_rate_pps", "--min-rate"),
     ("loss_limits", "--loss"),
@@ -206,6 +210,7 @@ const OPTIONS: [(&str, &str); 7] = [
     ("sniff_s", "--sniff"),
     ("search_s", "--search"),
     ("validation_s", "--validation"),
+    ("repeats", "--repeats"),
 ];
 
 /// What is wrong with the search's numbers, by the options that set them.
@@ -223,7 +228,8 @@ fn in_options(error: search::ConfigError) -> anyhow::Error {
 /// How long a search takes at most, if its validations pass: a sniff and a trial for each halving, for each limit.
 fn most_seconds(args: &SearchArgs) -> f64 {
     let halvings = (1.0 / args.granularity.max(1e-9)).log2().ceil() + 1.0;
-    args.warmup + args.loss.len() as f64 * (halvings * (args.sniff + args.search) + args.validation)
+    let step = halvings * (args.sniff + args.search) + args.validation;
+    args.warmup + args.repeats as f64 * args.loss.len() as f64 * step
 }
 
 /// The settings told, over the defaults.

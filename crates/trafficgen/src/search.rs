@@ -4,12 +4,17 @@
 //! hopeless rates cheaply), then **searched** (the trial that decides), and the final rate of a limit is **validated**
 //! by a long trial. A rate that fails its validation counts as failed, and the bisection continues below it.
 //!
+//! Where something else takes the processor now and then, no long trial is without loss. A step may be several short
+//! trials instead, of which most decide: the rate is then what the switch carries whenever it is let, and a switch that
+//! loses packets by itself still fails most of them.
+//!
 //! One trial counts for every limit: loss is assumed to grow with the rate, so a trial that passed a strict limit
 //! passes the lax ones, and a rate that failed a lax limit fails the strict ones. Limits are therefore searched from
 //! the laxest to the strictest, each starting from what is known.
 //!
 //! The whole state is plain data, which can be saved after any trial and loaded to continue (`serde`). Source: RFC
-//! 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits).
+//! 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits); IETF
+//! draft-ietf-bmwg-mlrsearch (most of several trials: its goal exceed ratio of one half).
 
 use crate::generator::RATE_MAX;
 use serde::{Deserialize, Serialize};
@@ -32,6 +37,8 @@ pub struct Config {
     pub search_s: f64,
     /// Length of a validation, seconds.
     pub validation_s: f64,
+    /// Trials of a step, of which most decide; an odd number.
+    pub repeats: usize,
     /// The most trials; then the search ends with what it has.
     pub trials_max: usize,
 }
@@ -47,6 +54,7 @@ impl Default for Config {
             sniff_s: 3.0,
             search_s: 30.0,
             validation_s: 60.0,
+            repeats: 1,
             trials_max: 200,
         }
     }
@@ -55,6 +63,9 @@ impl Default for Config {
 /// The smallest granularity, and the longest trial (a week, in seconds).
 const GRANULARITY_MIN: f64 = 1e-6;
 const TRIAL_MAX_S: f64 = 7.0 * 86_400.0;
+
+/// The most trials of a step.
+const REPEATS_MAX: usize = 99;
 
 /// Whether this is a valid length; 0 means no trial.
 pub fn is_length(seconds: f64) -> bool {
@@ -138,8 +149,8 @@ pub struct TrialRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Bounds {
     loss_limit: f64,
-    /// The highest rate that passed a search trial, 0 if none has.
-    passed_pps: f64,
+    /// The rates below the failed one that passed.
+    passed_pps: Vec<f64>,
     /// The lowest rate that failed.
     failed_pps: Option<f64>,
     /// The rate that passed its validation.
@@ -167,6 +178,8 @@ pub struct Search {
     bounds: Vec<Bounds>,
     /// The rate that has passed its sniff and is to be searched.
     sniffed_pps: Option<f64>,
+    /// The losses in the trials so far of a step that is not decided.
+    losses: Vec<f64>,
     records: Vec<TrialRecord>,
 }
 
@@ -181,13 +194,13 @@ impl Search {
             .into_iter()
             .map(|loss_limit| Bounds {
                 loss_limit,
-                passed_pps: 0.0,
+                passed_pps: Vec::new(),
                 failed_pps: None,
                 validated_pps: None,
                 hopeless: false,
             })
             .collect();
-        Ok(Search { config, bounds, sniffed_pps: None, records: Vec::new() })
+        Ok(Search { config, bounds, sniffed_pps: None, losses: Vec::new(), records: Vec::new() })
     }
 
     /// The next trial; `None` when every limit has its answer. Further calls return the same.
@@ -199,11 +212,11 @@ impl Search {
         let trial =
             |kind, rate_pps, duration_s| Some(Trial { kind, loss_limit: bounds.loss_limit, rate_pps, duration_s });
         if bounds.is_narrow(&self.config) {
-            return trial(TrialKind::Validation, bounds.passed_pps, self.config.validation_s);
+            return trial(TrialKind::Validation, bounds.highest_pps(), self.config.validation_s);
         }
         let rate_pps = match bounds.failed_pps {
             None => self.config.max_rate_pps,
-            Some(failed) => (bounds.passed_pps.max(self.config.min_rate_pps) + failed) / 2.0,
+            Some(failed) => (bounds.highest_pps().max(self.config.min_rate_pps) + failed) / 2.0,
         };
         if self.config.sniff_s > 0.0 && self.sniffed_pps != Some(rate_pps) {
             return trial(TrialKind::Sniff, rate_pps, self.config.sniff_s);
@@ -216,23 +229,41 @@ impl Search {
         let Some(trial) = self.next_trial() else { return };
         let loss = outcome.loss();
         self.records.push(TrialRecord { trial, outcome, passed: loss <= trial.loss_limit });
-        self.sniffed_pps = (trial.kind == TrialKind::Sniff && loss <= trial.loss_limit).then_some(trial.rate_pps);
-        for bounds in &mut self.bounds {
-            let passes = loss <= bounds.loss_limit;
-            match (trial.kind, passes) {
+        self.losses.push(loss);
+        if let Some(passes) = self.decided(trial.loss_limit) {
+            self.take_step(&trial, passes);
+            self.losses.clear();
+        }
+    }
+
+    /// What most of a step's trials say of a limit, once they do.
+    fn decided(&self, loss_limit: f64) -> Option<bool> {
+        let passed = self.losses.iter().filter(|loss| **loss <= loss_limit).count();
+        match (passed > self.config.repeats / 2, self.losses.len() - passed > self.config.repeats / 2) {
+            (false, false) => None,
+            (passes, _) => Some(passes),
+        }
+    }
+
+    /// Every limit takes what the step's trials say of it; the one searched for is decided.
+    fn take_step(&mut self, trial: &Trial, passes: bool) {
+        self.sniffed_pps = (trial.kind == TrialKind::Sniff && passes).then_some(trial.rate_pps);
+        let decided: Vec<_> = self.bounds.iter().map(|bounds| self.decided(bounds.loss_limit)).collect();
+        for (bounds, decided) in self.bounds.iter_mut().zip(decided) {
+            match (trial.kind, decided) {
                 // A short trial proves only failure.
-                (TrialKind::Sniff, true) => {}
-                (TrialKind::Validation, true) => {
+                (TrialKind::Sniff, Some(true)) | (_, None) => {}
+                (TrialKind::Validation, Some(true)) => {
                     bounds.pass(trial.rate_pps);
                     if bounds.loss_limit == trial.loss_limit {
                         bounds.validated_pps = Some(trial.rate_pps);
                     }
                 }
-                (TrialKind::Search, true) => bounds.pass(trial.rate_pps),
-                (_, false) => bounds.fail(trial.rate_pps),
+                (TrialKind::Search, Some(true)) => bounds.pass(trial.rate_pps),
+                (_, Some(false)) => bounds.fail(trial.rate_pps),
             }
             bounds.hopeless |= bounds.failed_pps.is_some_and(|f| f <= self.config.min_rate_pps)
-                || (bounds.passed_pps == 0.0 && bounds.is_narrow(&self.config));
+                || (bounds.passed_pps.is_empty() && bounds.is_narrow(&self.config));
         }
     }
 
@@ -267,7 +298,7 @@ impl Search {
                 return 1.0;
             }
             let top = b.failed_pps.unwrap_or(self.config.max_rate_pps);
-            let width = (top - b.passed_pps) / top;
+            let width = (top - b.highest_pps()) / top;
             ((1.0 / width.clamp(self.config.granularity, 1.0)).log2() / steps).min(0.95)
         };
         self.bounds.iter().map(done).sum::<f64>() / self.bounds.len() as f64
@@ -279,28 +310,31 @@ impl Bounds {
         self.hopeless || self.validated_pps.is_some()
     }
 
+    /// The highest rate that passed, 0 if none has.
+    fn highest_pps(&self) -> f64 {
+        self.passed_pps.iter().copied().fold(0.0, f64::max)
+    }
+
     /// Whether passed and failed rate are close enough, or the highest rate passed.
     fn is_narrow(&self, config: &Config) -> bool {
         match self.failed_pps {
-            None => self.passed_pps >= config.max_rate_pps,
-            Some(failed) => failed - self.passed_pps.max(config.min_rate_pps) <= config.granularity * failed,
+            None => self.highest_pps() >= config.max_rate_pps,
+            Some(failed) => failed - self.highest_pps().max(config.min_rate_pps) <= config.granularity * failed,
         }
     }
 
     fn pass(&mut self, rate_pps: f64) {
         // With noise, a rate above a failed one may pass; the failure stands.
         if self.failed_pps.is_none_or(|failed| rate_pps < failed) {
-            self.passed_pps = self.passed_pps.max(rate_pps);
+            self.passed_pps.push(rate_pps);
         }
     }
 
     fn fail(&mut self, rate_pps: f64) {
         let failed = self.failed_pps.unwrap_or(f64::INFINITY).min(rate_pps);
         self.failed_pps = Some(failed);
-        // Earlier passes at this rate or above were luck. Below it the bisection restarts.
-        if self.passed_pps >= failed {
-            self.passed_pps = 0.0;
-        }
+        // Earlier passes at this rate or above were luck.
+        self.passed_pps.retain(|passed| *passed < failed);
         if self.validated_pps.is_some_and(|v| v >= failed) {
             self.validated_pps = None;
         }
@@ -308,7 +342,7 @@ impl Bounds {
 }
 
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let rules: [(&'static str, f64, bool, &'static str); 6] = [
+    let rules: [(&'static str, f64, bool, &'static str); 7] = [
         ("min_rate_pps", config.min_rate_pps, config.min_rate_pps > 0.0, "a rate above 0"),
         (
             "max_rate_pps",
@@ -334,6 +368,12 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             config.validation_s,
             config.validation_s > 0.0 && is_length(config.validation_s),
             "seconds above 0, up to a week",
+        ),
+        (
+            "repeats",
+            config.repeats as f64,
+            config.repeats % 2 == 1 && config.repeats <= REPEATS_MAX,
+            "an odd number of trials up to 99",
         ),
     ];
     if let Some((key, value, _, expected)) = rules.into_iter().find(|(_, _, good, _)| !good) {

@@ -63,6 +63,28 @@ proptest! {
         prop_assert!(search.next_trial().is_none());
     }
 
+    /// Where one trial in five loses packets it should not, most of several short trials find the rate that one long trial does not.
+    #[test]
+    fn most_of_several_trials_decide(limit_pps in 1e5f64..19e6, seed in any::<u64>()) {
+        let noisy = |repeats| {
+            let mut state = seed | 1;
+            let mut search = Search::new(Config { repeats, sniff_s: 0.0, granularity: 0.01, trials_max: 2000, ..config(&[0.000_02]) }).unwrap();
+            run(&mut search, |trial| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let outcome = carry(limit_pps, trial);
+                let lost = if state % 5 == 0 { outcome.sent / 50 } else { 0 };
+                TrialResult { received: outcome.received.saturating_sub(lost), ..outcome }
+            });
+            search.answers()[0].rate_pps.unwrap_or(0.0)
+        };
+        let known = known(limit_pps, 0.000_02);
+        prop_assert!(noisy(99) >= known * 0.98, "{} of {}", noisy(99), known);
+        prop_assert!(noisy(99) <= known * 1.000_1, "{} of {}", noisy(99), known);
+        prop_assert!(noisy(1) <= known * 1.000_1);
+    }
+
     /// Saved after any trial and loaded again, the search continues as if nothing had happened.
     #[test]
     fn it_resumes(limit_pps in 2e4f64..19e6, stop in 0usize..40) {
@@ -101,6 +123,18 @@ fn a_dead_switch_has_no_rate() {
     assert_eq!(search.answers()[0].rate_pps, None, "a generator that sends nothing shows nothing");
 }
 
+/// A step ends as soon as most of its trials agree, and counts for the limits of which they say enough.
+#[test]
+fn a_step_ends_when_it_is_decided() {
+    let mut search = Search::new(Config { repeats: 5, sniff_s: 0.0, ..config(&[0.0, 0.005]) }).unwrap();
+    let lossy = |trial: &Trial| TrialResult { sent: trial.rate_pps as u64, received: (trial.rate_pps * 0.999) as u64 };
+    run(&mut search, lossy);
+    let kinds: Vec<_> = search.records().iter().map(|r| r.trial.kind).collect();
+    assert_eq!(kinds[..6], [[TrialKind::Search; 3], [TrialKind::Validation; 3]].concat(), "passes the lax limit");
+    assert_eq!(search.answers()[1].rate_pps, Some(20e6));
+    assert_eq!(search.answers()[0].rate_pps, None, "the same trials failed the strict one, and all below did");
+}
+
 #[test]
 fn a_rate_that_fails_its_validation_is_given_up() {
     // Carries 10 Mpps for up to half a minute, 8 Mpps for longer (a queue that fills slowly).
@@ -118,5 +152,6 @@ fn wrong_configurations_say_what_was_expected() {
     assert!(error(Config { granularity: 0.0, ..Config::default() }).contains("granularity = 0: expected a share"));
     assert!(error(Config { max_rate_pps: 5.0, ..Config::default() }).contains("max_rate_pps = 5"));
     assert!(error(config(&[1.5])).contains("loss_limits = 1.5"));
+    assert!(error(Config { repeats: 4, ..Config::default() }).contains("repeats = 4: expected an odd number"));
     assert!(error(config(&[])).contains("loss_limits is empty"));
 }
