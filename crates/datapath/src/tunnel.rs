@@ -83,9 +83,9 @@ pub(crate) fn send_batch(
     }
     let mut ports = [None; BATCH_MAX];
     let mut failed = ArrayVec::<(usize, DropReason), BATCH_MAX>::new();
-    for i in 0..n {
+    for (i, to) in ports.iter_mut().enumerate().take(n) {
         let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
-        ports[i] = tx.slot(port);
+        *to = tx.slot(port);
         if let Err(reason) = push_header(push, sequence, &mut batch.packets[i], &batch.keys[i], context.now_ms) {
             failed.push((i, reason));
         }
