@@ -2,6 +2,7 @@
 
 use crate::bond::Bonds;
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
+use crate::cookie_counts::CookieCounts;
 use crate::expiry::Expirable;
 use crate::features::DpFeatures;
 use crate::groups::Groups;
@@ -84,6 +85,7 @@ pub(crate) struct OfTable {
     pub capacity: TableCapacity,
     /// The memory of its subtables.
     pub subtables: SubtableCharge,
+    pub cookies: CookieCounts,
 }
 
 impl OfTable {
@@ -97,6 +99,7 @@ impl OfTable {
             counts: Arc::default(),
             capacity: TableCapacity::default(),
             subtables: SubtableCharge::new(memory),
+            cookies: CookieCounts::default(),
         }
     }
 

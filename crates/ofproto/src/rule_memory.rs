@@ -8,6 +8,7 @@
 
 use crate::bridge::Rules;
 use crate::bridge_config::BridgeId;
+use crate::cookie_counts::COOKIE_BYTES;
 use crate::rule::{Rule, RuleCounts};
 use parking_lot::Mutex;
 use sluice_fate::{Limit, MemoryCharge, MemoryShare, SharedMemory};
@@ -126,7 +127,7 @@ impl RuleCharge {
 /// What a rule takes without its actions.
 pub(crate) fn rule_bytes(rules: &Rules, matches: &Match) -> usize {
     let own = size_of::<Rule>() + size_of::<RuleCounts>() + size_of::<MemoryCharge>() + 3 * ALLOCATION;
-    own + ORDER_BYTES + rules.rule_bytes(matches)
+    own + ORDER_BYTES + COOKIE_BYTES + rules.rule_bytes(matches)
 }
 
 /// What actions take that some rules share. Conjunctions are copied for each rule.

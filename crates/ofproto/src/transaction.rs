@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
 
 /// Vacancy events that wait to be taken, at most.
-const VACANCY_EVENTS_MAX: usize = 1024;
+pub(crate) const VACANCY_EVENTS_MAX: usize = 1024;
 
 /// Rules that one call of `expire_rules` looks at in a bridge, at most.
 const EXPIRED_MAX: usize = 1 << 14;
@@ -325,6 +325,7 @@ impl Ofproto {
             let lost = vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX);
             vacancy_events.drain(..lost);
             Limit::VacancyEvents.hit_times(lost);
+            self.0.waiting_news.note(writer);
             self.announce(&changes);
             self.publish_updates(id, &mut pending);
             self.remove_hidden(writer, id, pending.hidden, now_ms);
@@ -362,6 +363,7 @@ impl Ofproto {
                 writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
+        self.0.waiting_news.note(writer);
     }
 
     /// Takes away the rules of tables that have none but these hidden ones: that takes a moment, however many they are.

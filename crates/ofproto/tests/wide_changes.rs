@@ -202,3 +202,18 @@ fn a_group_costs_as_much_among_many_as_among_few() {
     let many = (0..5).map(|_| took(|| (1..100).for_each(change))).min().unwrap();
     assert!(many < few * 20, "{many:?} among many, {few:?} among few");
 }
+
+/// Bridges that come and go with their meters give the numbers of these back.
+#[test]
+fn bridges_that_go_give_their_meters_back() {
+    let ofproto = Ofproto::new();
+    for round in 0..70 {
+        ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+        for meter in 1..=4000 {
+            let add = format!("meter={meter},kbps,band=type=drop,rate=9");
+            let add = MeterMod::parse(&add, MeterCommand::Add).unwrap();
+            ofproto.meter_mod("br0", &add, 0).unwrap_or_else(|error| panic!("round {round}, meter {meter}: {error}"));
+        }
+        ofproto.remove_bridge("br0").unwrap();
+    }
+}
