@@ -14,6 +14,7 @@ use crate::port::{Attach, PortConfig};
 use crate::routes::Routes;
 use crate::rule::Rule;
 use crate::rule_memory::SubtableCharge;
+use crate::rule_users::RuleUsers;
 use crate::sflow::SFlowSettings;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
@@ -60,6 +61,8 @@ pub(crate) struct Bridge {
     pub has_in_band: bool,
     /// Rules with a timeout.
     pub expirable: Expirable,
+    /// Which rules use groups and meters.
+    pub users: RuleUsers,
     /// How many rules with `delete_learned` learn into a table with a cookie.
     pub learners: HashMap<LearnedCookie, usize>,
 }
@@ -162,8 +165,21 @@ impl Bridge {
             hidden_flows: Vec::new(),
             has_in_band: false,
             expirable: Expirable::default(),
+            users: RuleUsers::default(),
             learners: HashMap::new(),
         }
+    }
+
+    /// Notes a rule that the latest version has.
+    pub fn note_rule(&mut self, rule: &Rule, id: RuleId) {
+        self.tables[usize::from(rule.table)].cookies.add(rule.cookie);
+        self.users.add(rule, id);
+    }
+
+    /// Forgets one that it has no more.
+    pub fn forget_rule(&mut self, rule: &Rule, id: RuleId) {
+        self.tables[usize::from(rule.table)].cookies.remove(rule.cookie);
+        self.users.remove(rule, id);
     }
 
     /// The rules of a table, for a change.

@@ -38,12 +38,13 @@ impl CookieCounts {
 
 #[cfg(test)]
 mod tests {
+    use crate::rule_users::Used;
     use crate::{BridgeConfig, Ofproto};
     use proptest::prelude::*;
     use sluice_classifier::LATEST;
     use sluice_flow::PortNames;
-    use sluice_ofp::{FlowCommand, FlowMod};
-    use std::collections::BTreeMap;
+    use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// The counts of all tables, and what iterating over the rules gives.
     fn both(ofproto: &Ofproto) -> [BTreeMap<(usize, u64), u32>; 2] {
@@ -58,10 +59,24 @@ mod tests {
         [kept, counted]
     }
 
+    /// The uses of groups and meters, and how many iterating over the rules gives.
+    fn uses(ofproto: &Ofproto) -> [usize; 2] {
+        let state = ofproto.state();
+        let bridge = &state.bridges[0];
+        let rules = bridge.tables.iter().flat_map(|table| table.rules.iter().flat_map(|rules| rules.iter(LATEST)));
+        let places: Vec<_> =
+            rules.filter(|r| r.payload().actions.len() == 2).map(|r| (r.payload().table, r.id())).collect();
+        let of_group = bridge.users.of([Used::Group(1)]);
+        assert_eq!(of_group, bridge.users.of([Used::Meter(1), Used::Meter(2)]));
+        assert_eq!(of_group.iter().copied().collect::<BTreeSet<_>>(), places.iter().copied().collect());
+        [bridge.users.len(), 2 * places.len()]
+    }
+
     fn change((kind, table, priority, cookie): (u8, u8, u8, u8)) -> FlowMod {
         let one = format!("table={table},priority={priority}");
         let (text, command) = match kind {
-            0..=4 => (format!("{one},cookie={cookie},actions=drop"), FlowCommand::Add),
+            0..=2 => (format!("{one},cookie={cookie},actions=drop"), FlowCommand::Add),
+            3 | 4 => (format!("{one},cookie={cookie},actions=meter:1,group:1"), FlowCommand::Add),
             5 => (format!("{one},cookie={cookie},actions=output:1"), FlowCommand::ModifyStrict),
             6 => (format!("table={table},cookie={cookie},actions=output:2"), FlowCommand::Modify),
             7 => (one, FlowCommand::DeleteStrict),
@@ -79,12 +94,21 @@ mod tests {
         ) {
             let ofproto = Ofproto::new();
             ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+            let meter = MeterMod::parse("meter=1,kbps,band=type=drop,rate=9", MeterCommand::Add).unwrap();
+            ofproto.meter_mod("br0", &meter, 0).unwrap();
+            let group = GroupMod::parse("group_id=1,type=all", GroupCommand::Add, &PortNames::NONE).unwrap();
+            ofproto.group_mod("br0", &group, 0).unwrap();
             for changes in bundles {
                 let changes: Vec<_> = changes.into_iter().map(change).collect();
                 let _ = ofproto.bundle("br0", &changes, 0);
                 let [kept, counted] = both(&ofproto);
                 prop_assert_eq!(kept, counted);
+                let [kept, counted] = uses(&ofproto);
+                prop_assert_eq!(kept, counted);
             }
+            let gone = MeterMod { command: MeterCommand::Delete, ..meter };
+            ofproto.meter_mod("br0", &gone, 0).unwrap();
+            prop_assert_eq!(uses(&ofproto), [0, 0]);
         }
     }
 }

@@ -403,9 +403,8 @@ impl PendingTransaction {
         let (id, displaced) = rules.insert(matches, priority, self.version, &conjunctions, payload);
         debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
         let subtables = rules.subtables_bytes();
-        let of_table = &mut bridge.tables[usize::from(table)];
-        of_table.subtables.set(subtables);
-        of_table.cookies.add(rule.cookie);
+        bridge.tables[usize::from(table)].subtables.set(subtables);
+        bridge.note_rule(&rule, id);
         _ = rule.id.set(id);
         if let Some(expiry_ms) = rule.expiry_ms() {
             bridge.expirable.insert((table, id), expiry_ms);
@@ -425,7 +424,7 @@ impl PendingTransaction {
         self.learners_hidden.extend(learned_cookies(&rule.actions));
         let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| Box::new(rules.match_of(found)));
         if found.remove_version() == NEVER {
-            bridge.tables[usize::from(table)].cookies.remove(rule.cookie);
+            bridge.forget_rule(&rule, id);
         }
         bridge.rules_mut(table).set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
@@ -466,12 +465,11 @@ impl PendingTransaction {
             self.restored += CHUNK;
         } else if !self.added.is_empty() {
             for (table, id) in self.added.drain(self.added.len().saturating_sub(CHUNK)..).rev() {
+                // One that was hidden again is forgotten already.
+                let added = rules_of(bridge, table).and_then(|rules| rules.rule(id));
+                let shown = added.filter(|r| r.remove_version() == NEVER).map(|r| Arc::clone(r.payload()));
+                shown.iter().for_each(|rule| bridge.forget_rule(rule, id));
                 let of_table = &mut bridge.tables[usize::from(table)];
-                // One that was hidden again is counted no more.
-                let added = of_table.rules.as_ref().and_then(|rules| rules.rule(id));
-                if let Some(cookie) = added.filter(|r| r.remove_version() == NEVER).map(|r| r.payload().cookie) {
-                    of_table.cookies.remove(cookie);
-                }
                 of_table.remove(id, emptied);
                 of_table.capacity.remove();
                 bridge.expirable.remove(&(table, id));
@@ -481,7 +479,7 @@ impl PendingTransaction {
             for hidden in self.hidden.drain(rest..) {
                 // A rule that was added and hidden within the transaction has been removed before.
                 if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER) {
-                    bridge.tables[usize::from(hidden.table)].cookies.add(hidden.rule.cookie);
+                    bridge.note_rule(&hidden.rule, hidden.id);
                     if let Some(expiry_ms) = hidden.rule.expiry_ms() {
                         bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
                     }

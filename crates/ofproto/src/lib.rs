@@ -126,6 +126,7 @@ mod rule_memory;
 mod rule_monitor;
 mod rule_select;
 mod rule_updates;
+mod rule_users;
 mod rules;
 mod search_key;
 mod sflow;

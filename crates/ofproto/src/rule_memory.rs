@@ -10,6 +10,7 @@ use crate::bridge::Rules;
 use crate::bridge_config::BridgeId;
 use crate::cookie_counts::COOKIE_BYTES;
 use crate::rule::{Rule, RuleCounts};
+use crate::rule_users::USE_BYTES;
 use parking_lot::Mutex;
 use sluice_fate::{Limit, MemoryCharge, MemoryShare, SharedMemory};
 use sluice_flow::{Match, OfPort};
@@ -133,7 +134,9 @@ pub(crate) fn rule_bytes(rules: &Rules, matches: &Match) -> usize {
 /// What actions take that some rules share. Conjunctions are copied for each rule.
 pub(crate) fn actions_bytes(actions: &[OfAction], rules: usize) -> usize {
     let conjunctions = actions.iter().filter(|action| matches!(action, OfAction::Conjunction { .. })).count();
-    OfAction::bytes_of(actions) + rules * Rules::conjunctions_bytes(conjunctions)
+    let is_use = |action: &&OfAction| matches!(action, OfAction::Group(_) | OfAction::Meter(_));
+    let uses = OfAction::flattened(actions).filter(is_use).count();
+    OfAction::bytes_of(actions) + rules * (Rules::conjunctions_bytes(conjunctions) + uses * USE_BYTES)
 }
 
 /// What the subtables of a table take. It is no owner's: rules of many use them.

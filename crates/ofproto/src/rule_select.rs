@@ -7,7 +7,7 @@ use crate::expiry::RulePlace;
 use crate::rule::Rule;
 use sluice_classifier::{Criteria, LATEST, RuleId, Walk};
 use sluice_flow::OfPort;
-use sluice_ofp::{FlowMod, OfAction};
+use sluice_ofp::FlowMod;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -95,17 +95,13 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
     out
 }
 
-/// The rules with such actions.
-pub(crate) fn with_actions(bridge: &Bridge, wanted: impl Fn(&[OfAction]) -> bool) -> Vec<RulePlace> {
-    let tables = (0..N_TABLES as u8).filter_map(|table| Some((table, rules_of(bridge, table)?)));
-    let rules = tables.flat_map(|(table, rules)| rules.iter(LATEST).map(move |rule| (table, rule)));
-    rules.filter(|(_, rule)| wanted(&rule.payload().actions)).map(|(table, rule)| (table, rule.id())).collect()
-}
-
 /// The rules that were learned into tables with such cookies. Each table is looked through once.
 pub(crate) fn learned_with(bridge: &Bridge, learned: &[LearnedCookie]) -> Vec<RulePlace> {
     let mut cookies = BTreeMap::<u8, HashSet<u64>>::new();
-    learned.iter().for_each(|one| _ = cookies.entry(one.table).or_default().insert(one.cookie));
+    // Most teachers have taught nothing that is left.
+    let has_any =
+        |one: &&LearnedCookie| bridge.tables.get(usize::from(one.table)).is_some_and(|t| t.cookies.of(one.cookie) != 0);
+    learned.iter().filter(has_any).for_each(|one| _ = cookies.entry(one.table).or_default().insert(one.cookie));
     let tables = cookies.iter().filter_map(|(table, cookies)| Some((*table, cookies, rules_of(bridge, *table)?)));
     let places = tables.flat_map(|(table, cookies, rules)| {
         let learned = rules.iter(LATEST).filter(|rule| cookies.contains(&rule.payload().cookie));

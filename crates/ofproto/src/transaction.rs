@@ -1,6 +1,5 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
-use crate::action_refs::{groups_of, meters_of};
 use crate::bridge::{Bridge, Rules, SwitchState};
 use crate::bridge_config::{BridgeId, N_TABLES};
 use crate::check::check_table;
@@ -13,11 +12,12 @@ use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{is_learned, learned_with, rules_of, select, with_actions};
+use crate::rule_select::{is_learned, learned_with, rules_of, select};
+use crate::rule_users::Used;
 use sluice_classifier::LATEST;
 use sluice_fate::Limit;
 use sluice_flow::OfPort;
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -224,7 +224,7 @@ impl Ofproto {
             if gone.is_empty() {
                 return Ok(());
             }
-            with_actions(bridge, |actions| groups_of(actions).iter().any(|group| gone.contains(group)))
+            bridge.users.of(gone.into_iter().map(Used::Group))
         };
         self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::GroupDelete });
         Ok(())
@@ -238,8 +238,8 @@ impl Ofproto {
         pending: &mut PendingTransaction,
         meters: &HashSet<u32>,
     ) {
-        let uses = |actions: &[OfAction]| meters_of(actions).any(|meter| meters.contains(&meter));
-        let users = self.state().bridge(id).map(|bridge| with_actions(bridge, uses)).unwrap_or_default();
+        let meters = meters.iter().map(|meter| Used::Meter(*meter));
+        let users = self.state().bridge(id).map(|bridge| bridge.users.of(meters)).unwrap_or_default();
         self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::MeterDelete });
     }
 
