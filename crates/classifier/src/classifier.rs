@@ -246,6 +246,11 @@ impl<R> Classifier<R> {
         self.subtables[id as usize].as_deref().expect(SUBTABLE)
     }
 
+    /// The subtable of that number, if there is one.
+    pub(crate) fn existing_subtable(&self, id: u32) -> Option<&Subtable> {
+        self.subtables.get(id as usize)?.as_deref()
+    }
+
     fn find_subtable(&self, words: &MaskWords) -> Option<u32> {
         let hash = hash_mask(words);
         self.by_mask

@@ -22,8 +22,13 @@ impl Criteria {
         criteria
     }
 
+    /// The bits that the match has.
+    pub(crate) fn mask(&self) -> &KeyWords {
+        &self.mask
+    }
+
     /// Whether an entry and this match have the same values in the bits of both masks.
-    fn agrees(&self, subtable: &Subtable, entry: u32) -> bool {
+    pub(crate) fn agrees(&self, subtable: &Subtable, entry: u32) -> bool {
         subtable.mask.words().iter().zip(subtable.entry_words(entry)).all(|(w, value)| {
             let at = usize::from(w.index);
             (value ^ self.key[at]) & self.mask[at] & w.bits == 0

@@ -53,8 +53,10 @@ mod rule;
 mod stage;
 mod subtable;
 mod trie;
+mod walk;
 
 pub use classifier::{Classifier, Displaced, EmptySubtable};
 pub use field_trie::TrieField;
 pub use iter::Criteria;
 pub use rule::{Conjunction, LATEST, NEVER, Rule, RuleId};
+pub use walk::Walk;

@@ -9,7 +9,7 @@ use sluice_fate::Limit;
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Asynchronous messages that wait for a connection at most.
 pub const QUEUE_MAX: usize = 1024;
@@ -27,6 +27,8 @@ pub struct ConnHandle {
     /// How many packets there may be in the queue.
     packet_ins_max: usize,
     lost: AtomicU64,
+    /// Open bundles, as the connection's thread has noted them.
+    bundles: AtomicUsize,
     is_primary: AtomicBool,
 }
 
@@ -86,6 +88,7 @@ impl ConnHandle {
             monitors: Mutex::default(),
             packet_ins_max,
             lost: 0.into(),
+            bundles: 0.into(),
             is_primary: false.into(),
         })
     }
@@ -142,6 +145,23 @@ impl ConnHandle {
     /// Messages that were lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
+    }
+
+    /// How many messages wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().messages.len()
+    }
+
+    /// Notes how many bundles are open.
+    pub fn note_bundles(&self, open: usize) {
+        if self.bundles.load(Relaxed) != open {
+            self.bundles.store(open, Relaxed);
+        }
+    }
+
+    /// How many bundles are open.
+    pub fn bundles(&self) -> usize {
+        self.bundles.load(Relaxed)
     }
 
     /// Notes whether the connection's controller is the primary one; whether it was.

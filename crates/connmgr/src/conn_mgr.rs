@@ -9,6 +9,7 @@ use crate::fail_open::FailOpen;
 use crate::in_band::InBand;
 use crate::known_ports::KnownPorts;
 use crate::settings::BridgeDescription;
+use crate::snoop::ControllerTraffic;
 use crate::tlv_table::TlvTable;
 use parking_lot::Mutex;
 use sluice_flow::OfPort;
@@ -64,6 +65,16 @@ impl ConnMgr {
             description: Mutex::default(),
             in_band: Mutex::default(),
         }
+    }
+
+    /// The most that a connection has of something.
+    pub fn most(&self, of: impl Fn(&ConnHandle) -> usize) -> usize {
+        self.handles.lock().iter().map(|handle| of(handle)).max().unwrap_or_default()
+    }
+
+    /// The most that the traffic of a controller has of something.
+    pub fn most_of_traffic(&self, of: impl Fn(&ControllerTraffic) -> usize) -> usize {
+        self.controllers.lock().iter().map(|controller| of(&controller.traffic)).max().unwrap_or_default()
     }
 
     /// The connections of the fullest pool of clients.

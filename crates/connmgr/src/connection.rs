@@ -392,6 +392,7 @@ impl Connection {
             wanted |= PollFlags::IN;
         }
         let handle = if between_replies && self.async_msgs.is_empty() { PollFlags::IN } else { PollFlags::empty() };
+        self.handle.note_bundles(self.session.open_bundles());
         let due_ms = self.due_ms();
         let mut fds = [
             PollFd::new(&self.stream, wanted),

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// With more updates waiting than this, the monitors pause.
-const UPDATES_MAX: usize = 1 << 10;
+pub(crate) const UPDATES_MAX: usize = 1 << 10;
 
 /// With more updates waiting than this, which are of removed rules, the connection ends.
 const WAITING_MAX: usize = 1 << 16;
 
 /// Monitors of a connection at most.
-const MONITORS_MAX: usize = 256;
+pub(crate) const MONITORS_MAX: usize = 256;
 
 /// The flow monitors of a connection.
 #[derive(Default)]
@@ -135,6 +135,16 @@ impl FlowMonitors {
     /// Notes that the connection has taken updates.
     pub fn taken(&mut self, updates: usize) {
         self.waiting -= updates;
+    }
+
+    /// How many monitors there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// How many updates wait for the connection.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Whether there is no monitor.

@@ -43,6 +43,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::MeterBand(_) => Error::MeterModBadBand,
         Why::MeterRate(_) => Error::MeterModBadRate,
         Why::TooManyMeters => Error::MeterModOutOfMeters,
+        Why::BundledPackets(_) => Error::BundleMsgTooMany,
         Why::InBundle { error, .. } => refusal(error),
         _ => Error::RequestEperm,
     }

@@ -61,6 +61,7 @@ mod target;
 mod tls;
 mod tlv_table;
 pub mod unix_socket;
+mod usage;
 
 pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, QueueCounters};
 pub use controller_status::{ControllerState, ControllerStatus};

@@ -3,7 +3,6 @@
 use crate::async_msg::{AsyncMsg, PacketInMsg};
 use crate::backend::{Backend, ControllerUpcall};
 use crate::conn_mgr::ConnMgr;
-use crate::conn_origin::CLIENTS_MAX;
 use crate::controller_status::ControllerStatus;
 use crate::error::Error;
 use crate::ports;
@@ -13,6 +12,7 @@ use crate::switch::{FlowWatcher, Switch};
 use crate::tls::{Tls, TlsError, TlsFiles};
 use crate::unix_socket::SocketMode;
 use parking_lot::Mutex;
+use sluice_fate::Limit;
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofproto::Ofproto;
 use sluice_openflow::ConnMemory;
@@ -116,10 +116,9 @@ impl OpenFlowService {
         self.switch.set_bundle_idle_timeout(timeout);
     }
 
-    /// The connections of the bridge and pool with most clients, and how many a pool may have.
-    pub fn connection_usage(&self) -> (usize, usize) {
-        let bridges = self.switch.all_conn_mgrs();
-        (bridges.iter().map(|conn_mgr| conn_mgr.fullest_pool()).max().unwrap_or_default(), CLIENTS_MAX)
+    /// How much of a resource of connections is in use, and its bound; `None` if it is none of theirs.
+    pub fn limit_usage(&self, limit: Limit) -> Option<(usize, usize)> {
+        self.switch.limit_usage(limit)
     }
 
     /// The memory of bundles that are not committed, over all connections.

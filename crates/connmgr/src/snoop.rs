@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Bytes that wait for a snooper at most. Messages that do not fit are lost to it.
-const WAITING_MAX: usize = 1 << 20;
+pub(crate) const WAITING_MAX: usize = 1 << 20;
 
 /// Snoopers of a controller at most. Source: Open vSwitch, `rconn.c`.
-const SNOOPERS_MAX: usize = 8;
+pub(crate) const SNOOPERS_MAX: usize = 8;
 
 /// The messages of a controller's connections, which follow one another, and the snoopers that get copies.
 #[derive(Default)]
@@ -41,6 +41,16 @@ impl ControllerTraffic {
     /// Whether there are snoopers.
     pub fn is_snooped(&self) -> bool {
         self.snoopers.load(SeqCst) != 0
+    }
+
+    /// How many snoopers there are.
+    pub fn snoopers(&self) -> usize {
+        self.snoopers.load(SeqCst)
+    }
+
+    /// Bytes that wait for the snooper with most.
+    pub fn waiting_bytes(&self) -> usize {
+        self.queues.lock().iter().map(|queue| queue.waiting.lock().len()).max().unwrap_or_default()
     }
 
     /// A bridge's controller with the highest preference is snooped: the primary one, else one that may change the switch.

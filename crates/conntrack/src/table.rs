@@ -219,15 +219,20 @@ impl ConnTable {
 
     /// Calls `each` for every connection that `keep` accepts, one shard at a time and without holding a lock.
     pub fn for_each(&self, keep: impl Fn(&Connection) -> bool, mut each: impl FnMut(&Arc<Connection>)) {
-        for shard in &self.shards {
-            let found: Vec<_> = {
-                let shard = shard.lock();
-                let of_original = |entry: &&TupleEntry| entry.hash == entry.connection.original.hash(&self.key);
-                let kept = shard.entries.iter().filter(|entry| keep(&entry.connection));
-                kept.filter(of_original).map(|entry| entry.connection.clone()).collect()
-            };
-            found.iter().for_each(&mut each);
-        }
+        (0..self.shards.len()).for_each(|shard| self.of_shard(shard, &keep).iter().for_each(&mut each));
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The connections of a shard that `keep` accepts.
+    pub fn of_shard(&self, shard: usize, keep: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
+        let shard = self.shards[shard].lock();
+        let of_original = |entry: &&TupleEntry| entry.hash == entry.connection.original.hash(&self.key);
+        let kept = shard.entries.iter().filter(|entry| keep(&entry.connection));
+        kept.filter(of_original).map(|entry| entry.connection.clone()).collect()
     }
 }
 

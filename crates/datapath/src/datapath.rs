@@ -19,7 +19,7 @@ use crate::workers::NewRxq;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIns, PacketOut, PmdReport, PortReport};
 use crate::{USAGE_INTERVAL, USAGE_SPAN};
 use parking_lot::{Mutex, MutexGuard};
-use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
+use sluice_action::{FlowId, MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
@@ -550,6 +550,17 @@ impl Datapath {
         self.factory.table.for_each_view(|flow| flows.push(FlowReport { ufid: ufid(&flow.matched), flow }));
         flows.sort_unstable_by_key(|report: &FlowReport| report.flow.serial);
         flows
+    }
+
+    /// The names of every megaflow, in the order in which they were installed.
+    pub fn flow_names(&self) -> Vec<(u64, FlowId)> {
+        self.factory.table.names()
+    }
+
+    /// The megaflows of these names with what they have carried. Those that have gone are left out.
+    pub fn flows_named(&self, names: &[(u64, FlowId)]) -> Vec<FlowReport> {
+        let flows = self.factory.table.views(names).into_iter();
+        flows.map(|flow| FlowReport { ufid: ufid(&flow.matched), flow }).collect()
     }
 
     /// The `n` megaflows that were installed first, and the number of all.

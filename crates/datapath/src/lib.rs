@@ -64,6 +64,7 @@ mod tuner;
 mod tunnel;
 mod tx;
 mod upcall;
+mod usage;
 mod walk;
 mod workers;
 

@@ -96,6 +96,12 @@ impl SampleQueue {
         (SampleQueue { queue, counts: Arc::clone(&counts) }, PacketSamples { queue: receiver, counts })
     }
 
+    /// How many samples wait of the bridge with most, and how many of one may.
+    pub fn usage(&self) -> (usize, usize) {
+        let most = self.counts.iter().map(|counts| counts.waiting.load(Relaxed)).max().unwrap_or_default();
+        (most.min(A_BRIDGE) as usize, A_BRIDGE as usize)
+    }
+
     /// Hands over a sample of a packet, if its bridge has not too many waiting.
     pub fn send(&self, action: &Arc<SFlowAction>, context: &ActionContext<'_>) {
         let counts = of_bridge(&self.counts, action.bridge);

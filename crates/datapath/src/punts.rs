@@ -128,6 +128,11 @@ impl Punts {
         (Punts { queue, room, bfd, lacp, samples }, Punted { packet_ins, session_packets, packet_samples })
     }
 
+    /// How many messages wait of the port with most, and how many of one may.
+    pub fn usage(&self) -> (usize, usize) {
+        self.room.usage()
+    }
+
     /// The way to the sessions of a protocol.
     pub fn sessions(&self, protocol: SessionProtocol) -> &SessionQueue {
         match protocol {

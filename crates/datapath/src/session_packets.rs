@@ -117,6 +117,12 @@ impl SessionQueue {
         Err(self.protocol.drop_reason())
     }
 
+    /// How many packets wait of the session with most, and how many of one may.
+    pub fn usage(&self) -> (usize, usize) {
+        let most = self.waiting.iter().map(|count| count.load(Relaxed)).max().unwrap_or_default();
+        (most.min(A_SESSION) as usize, A_SESSION as usize)
+    }
+
     /// Ends the wait of the thread.
     pub fn wake(&self) {
         // A queue that is full needs no waking.

@@ -54,6 +54,12 @@ impl FairRoom {
         self.total.fetch_sub(1, Relaxed);
     }
 
+    /// How much the party with most has, and how much one may have.
+    pub fn usage(&self) -> (usize, usize) {
+        let most = self.counts.iter().map(|count| count.load(Relaxed)).max().unwrap_or_default();
+        (most as usize, self.most as usize)
+    }
+
     fn count(&self, party: usize) -> &AtomicU32 {
         &self.counts[party % COUNTS]
     }
@@ -71,6 +77,7 @@ mod tests {
             let others = (0..2 * most).filter(|_| room.enter(2)).count();
             assert!(others > most / 10, "{others} of {most}");
             assert!(room.enter(3), "{most}");
+            assert_eq!(room.usage(), (most, most));
         }
     }
 

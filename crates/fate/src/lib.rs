@@ -29,6 +29,6 @@ mod tally;
 pub use counter::Counter;
 pub use drop_reason::DropReason;
 pub use fair_room::FairRoom;
-pub use limit::{Limit, LimitWatch};
+pub use limit::{Held, Limit, LimitWatch};
 pub use shared_memory::{MemoryCharge, MemoryShare, SharedMemory};
 pub use tally::{Imbalance, PmdStats, Snapshot, Tally};

@@ -99,6 +99,9 @@ limits! {
     SessionPackets = "limit-session-packets", "fixed: 16 a session",
     /// A connection has as many open bundles as it may have; the message is refused with `OFPBFC_OUT_OF_BUNDLES`.
     Bundles = "limit-bundles", "fixed: 16 a connection",
+    /// A bundle has as many packets and changes of ports as it may have, or what its packets' translations take is too much:
+    /// the message, or the bundle, is refused with `OFPBFC_MSG_TOO_MANY`.
+    BundledPackets = "limit-bundled-packets", "fixed: 1024 a bundle, and 262144 actions and effects of all of them",
     /// A controller has as many snoopers as it may have; the connection to `BRIDGE.snoop` is closed.
     Snoopers = "limit-snoopers", "fixed: 8 a controller, as in Open vSwitch",
     /// Copies of messages that a snooper has not read take as much memory as they may; the next ones are lost to it.
@@ -128,6 +131,8 @@ limits! {
 }
 
 static COUNTS: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
+static HELD: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
+static PEAKS: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
 
 impl Limit {
     /// Counts that it was met. One addition to a shared counter: not for what each packet does.
@@ -143,6 +148,46 @@ impl Limit {
     /// How often it was met since the process began.
     pub fn count(self) -> u64 {
         COUNTS[self as usize].load(Relaxed)
+    }
+
+    /// Whether it is on one packet, request, message or megaflow at a time: then nothing is in use in between.
+    pub const fn is_of_each(self) -> bool {
+        use Limit as L;
+        let of_packets = matches!(self, L::ActionList | L::TranslationWork | L::VhostChains);
+        let of_requests = matches!(self, L::BundledPackets | L::ControlRequests | L::DpctlFile | L::TraceText);
+        of_packets || of_requests || matches!(self, L::DatabaseMessages)
+    }
+
+    /// Counts one thing of a resource that only its owner's thread knows, until that is dropped.
+    pub fn hold(self) -> Held {
+        let before = HELD[self as usize].fetch_add(1, Relaxed);
+        self.note_use(before + 1);
+        Held(self)
+    }
+
+    /// How many things are held ([`Limit::hold`]).
+    pub fn held(self) -> u64 {
+        HELD[self as usize].load(Relaxed)
+    }
+
+    /// Notes how much is in use, for the peak. Owners are asked once a second, so a shorter peak may stay unseen.
+    pub fn note_use(self, used: u64) {
+        PEAKS[self as usize].fetch_max(used, Relaxed);
+    }
+
+    /// The most that was seen in use since the process began.
+    pub fn peak(self) -> u64 {
+        PEAKS[self as usize].load(Relaxed)
+    }
+}
+
+/// One thing of a bounded resource. Its place is free when this is dropped.
+#[derive(Debug)]
+pub struct Held(Limit);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD[self.0 as usize].fetch_sub(1, Relaxed);
     }
 }
 
@@ -217,6 +262,15 @@ mod tests {
         let before = Limit::TranslationWork.count();
         Limit::TranslationWork.hit();
         assert!(Limit::TranslationWork.count() > before);
+    }
+
+    #[test]
+    fn what_is_held_counts_until_it_is_dropped_and_its_peak_stays() {
+        let held: Vec<_> = (0..3).map(|_| Limit::MetricsClients.hold()).collect();
+        assert_eq!((Limit::MetricsClients.held(), Limit::MetricsClients.peak()), (3, 3));
+        drop(held);
+        Limit::MetricsClients.note_use(2);
+        assert_eq!((Limit::MetricsClients.held(), Limit::MetricsClients.peak()), (0, 3));
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Quotas {
         used + u64::from(bytes) <= limit / ports as u64
     }
 
+    /// How many masks the port with most has, and how many a port may have before they are of whole bytes.
+    pub fn mask_usage(&self) -> (usize, usize) {
+        (self.ports.values().map(|port| port.masks.len()).max().unwrap_or_default(), self.masks)
+    }
+
     /// Counts a megaflow of a port under a mask, which takes `bytes`.
     pub fn add(&mut self, port: u32, mask: &Arc<Mask>, bytes: u32) {
         let port = self.ports.entry(port).or_default();

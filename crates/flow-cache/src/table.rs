@@ -223,6 +223,11 @@ impl MegaflowTable {
         self.index.lock().unread_notices()
     }
 
+    /// How many masks the port with most has, and how many a port may have before they are of whole bytes.
+    pub fn mask_usage(&self) -> (usize, usize) {
+        self.index.lock().quotas.mask_usage()
+    }
+
     /// Adds PMD number `pmd`. It goes on with the counters of the one that had the number before.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
         let mut index = self.index.lock();
@@ -410,6 +415,26 @@ impl MegaflowTable {
         self.for_each_record(|flow, _| visit(view(flow, &pmds)));
     }
 
+    /// The names of all megaflows, in the order in which they were installed: a serial number and an id each. They take a
+    /// small part of the memory of [`FlowView`]s, which [`MegaflowTable::views`] makes of some at a time.
+    pub fn names(&self) -> Vec<(u64, FlowId)> {
+        let mut all = Vec::new();
+        self.for_each_record(|flow, _| all.push((flow.serial(), flow.id())));
+        all.sort_unstable();
+        all
+    }
+
+    /// The megaflows of these names. Those that have gone are left out.
+    pub fn views(&self, names: &[(u64, FlowId)]) -> Vec<FlowView> {
+        let pmds = self.counters();
+        let mut reader = Epochs::register(&self.epochs);
+        let guard = reader.pin();
+        let records = self.arena.read(&guard);
+        let is_same = |serial: u64| move |(flow, _): &(&Megaflow, bool)| flow.serial() == serial;
+        let found = names.iter().filter_map(|(serial, id)| records.get_any(id.0).filter(is_same(*serial)));
+        found.map(|(flow, _)| view(flow, &pmds)).collect()
+    }
+
     /// The `n` megaflows that were installed first, in that order, and the number of all. Costs little for the others.
     pub fn oldest(&self, n: usize) -> (Vec<FlowView>, usize) {
         let mut all = Vec::new();
@@ -420,13 +445,7 @@ impl MegaflowTable {
             all.truncate(n);
         }
         all.sort_unstable();
-        let pmds = self.counters();
-        let mut reader = Epochs::register(&self.epochs);
-        let guard = reader.pin();
-        let records = self.arena.read(&guard);
-        let is_same = |serial: u64| move |(flow, _): &(&Megaflow, bool)| flow.serial() == serial;
-        let found = all.iter().filter_map(|(serial, id)| records.get_any(id.0).filter(is_same(*serial)));
-        (found.map(|(flow, _)| view(flow, &pmds)).collect(), count)
+        (self.views(&all), count)
     }
 
     /// Calls `visit` for every megaflow that is live or suspended.

@@ -2,6 +2,7 @@
 
 use crate::bond::Bonds;
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
+use crate::cookie_counts::CookieCounts;
 use crate::expiry::Expirable;
 use crate::features::DpFeatures;
 use crate::groups::Groups;
@@ -13,6 +14,7 @@ use crate::port::{Attach, PortConfig};
 use crate::routes::Routes;
 use crate::rule::Rule;
 use crate::rule_memory::SubtableCharge;
+use crate::rule_users::RuleUsers;
 use crate::sflow::SFlowSettings;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
@@ -59,6 +61,8 @@ pub(crate) struct Bridge {
     pub has_in_band: bool,
     /// Rules with a timeout.
     pub expirable: Expirable,
+    /// Which rules use groups and meters.
+    pub users: RuleUsers,
     /// How many rules with `delete_learned` learn into a table with a cookie.
     pub learners: HashMap<LearnedCookie, usize>,
 }
@@ -84,6 +88,7 @@ pub(crate) struct OfTable {
     pub capacity: TableCapacity,
     /// The memory of its subtables.
     pub subtables: SubtableCharge,
+    pub cookies: CookieCounts,
 }
 
 impl OfTable {
@@ -97,6 +102,7 @@ impl OfTable {
             counts: Arc::default(),
             capacity: TableCapacity::default(),
             subtables: SubtableCharge::new(memory),
+            cookies: CookieCounts::default(),
         }
     }
 
@@ -159,8 +165,21 @@ impl Bridge {
             hidden_flows: Vec::new(),
             has_in_band: false,
             expirable: Expirable::default(),
+            users: RuleUsers::default(),
             learners: HashMap::new(),
         }
+    }
+
+    /// Notes a rule that the latest version has.
+    pub fn note_rule(&mut self, rule: &Rule, id: RuleId) {
+        self.tables[usize::from(rule.table)].cookies.add(rule.cookie);
+        self.users.add(rule, id);
+    }
+
+    /// Forgets one that it has no more.
+    pub fn forget_rule(&mut self, rule: &Rule, id: RuleId) {
+        self.tables[usize::from(rule.table)].cookies.remove(rule.cookie);
+        self.users.remove(rule, id);
     }
 
     /// The rules of a table, for a change.

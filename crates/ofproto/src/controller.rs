@@ -71,6 +71,13 @@ pub(crate) struct PreparedPacket {
     credited: Push,
 }
 
+impl PreparedPacket {
+    /// How many actions and effects it holds.
+    pub fn entries(&self) -> usize {
+        self.translated.actions.len() + self.xcache.len()
+    }
+}
+
 fn no_bridge() -> Error {
     Error::NoBridge("of the packet".to_owned())
 }

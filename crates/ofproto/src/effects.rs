@@ -141,6 +141,11 @@ impl EffectQueue {
         out
     }
 
+    /// How many effects wait of the port with most, and how many of one may.
+    pub fn usage(&self) -> (usize, usize) {
+        self.room.usage()
+    }
+
     pub fn read(&self) -> EffectStats {
         EffectStats { queued: self.queued.load(Relaxed), done: self.done.load(Relaxed), lost: self.lost.load(Relaxed) }
     }

@@ -204,6 +204,9 @@ pub enum Error {
     /// No meter is free.
     #[error("there are 262144 meters already")]
     TooManyMeters,
+    /// The translations of a bundle's packets take too much.
+    #[error("the bundle's packets take more than {0} actions and effects: send fewer at a time")]
+    BundledPackets(usize),
     /// A flow of a bundle was refused.
     #[error("flow {index}: {error}")]
     InBundle {

@@ -16,7 +16,7 @@ use crate::groups::Groups;
 use crate::rule::{Rule, RuleCounts};
 use crate::rule_memory::{RuleCharge, actions_bytes, rule_bytes};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
-use crate::rule_select::{has_at_least, is_learned, rules_of, select};
+use crate::rule_select::{is_learned, rules_of, select};
 use sluice_classifier::{Conjunction, Criteria, EmptySubtable, LATEST, NEVER, RuleId};
 use sluice_fate::{MemoryCharge, MemoryShare};
 use sluice_flow::Match;
@@ -404,6 +404,7 @@ impl PendingTransaction {
         debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
         let subtables = rules.subtables_bytes();
         bridge.tables[usize::from(table)].subtables.set(subtables);
+        bridge.note_rule(&rule, id);
         _ = rule.id.set(id);
         if let Some(expiry_ms) = rule.expiry_ms() {
             bridge.expirable.insert((table, id), expiry_ms);
@@ -422,7 +423,10 @@ impl PendingTransaction {
         self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
         self.learners_hidden.extend(learned_cookies(&rule.actions));
         let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| Box::new(rules.match_of(found)));
-        rules.set_remove_version(id, self.version);
+        if found.remove_version() == NEVER {
+            bridge.forget_rule(&rule, id);
+        }
+        bridge.rules_mut(table).set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
         let capacity = &mut bridge.tables[usize::from(table)].capacity;
         match reason {
@@ -445,7 +449,7 @@ impl PendingTransaction {
             return Ok(true);
         }
         let cookie = fm.new_cookie.unwrap_or(0);
-        if limit != 0 && has_at_least(bridge.rules_mut(table), cookie, limit) {
+        if limit != 0 && bridge.tables[usize::from(table)].cookies.of(cookie) >= limit {
             return Ok(false);
         }
         self.modify(bridge, fm).map(|()| true)
@@ -461,6 +465,10 @@ impl PendingTransaction {
             self.restored += CHUNK;
         } else if !self.added.is_empty() {
             for (table, id) in self.added.drain(self.added.len().saturating_sub(CHUNK)..).rev() {
+                // One that was hidden again is forgotten already.
+                let added = rules_of(bridge, table).and_then(|rules| rules.rule(id));
+                let shown = added.filter(|r| r.remove_version() == NEVER).map(|r| Arc::clone(r.payload()));
+                shown.iter().for_each(|rule| bridge.forget_rule(rule, id));
                 let of_table = &mut bridge.tables[usize::from(table)];
                 of_table.remove(id, emptied);
                 of_table.capacity.remove();
@@ -470,10 +478,11 @@ impl PendingTransaction {
             let rest = self.hidden.len().saturating_sub(CHUNK);
             for hidden in self.hidden.drain(rest..) {
                 // A rule that was added and hidden within the transaction has been removed before.
-                if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
-                    && let Some(expiry_ms) = hidden.rule.expiry_ms()
-                {
-                    bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
+                if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER) {
+                    bridge.note_rule(&hidden.rule, hidden.id);
+                    if let Some(expiry_ms) = hidden.rule.expiry_ms() {
+                        bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
+                    }
                 }
             }
             self.restored = rest;

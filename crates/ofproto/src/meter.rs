@@ -3,7 +3,7 @@
 use sluice_action::{MeterStats, MeterStore};
 use sluice_fate::Limit;
 use sluice_ofp::MeterConfig;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Bands of a meter, at most. Source: OVS lib/dpif-netdev.c, MAX_BANDS.
@@ -42,26 +42,33 @@ pub struct MeterEntry {
 #[derive(Default)]
 pub(crate) struct DatapathMeters {
     pub store: Option<Arc<dyn MeterStore>>,
-    used: BTreeSet<u32>,
-    next: u32,
+    /// Numbers from here on were never used.
+    unused: u32,
+    /// Numbers that were used, the one that was freed first in front. To look for a free one among those in use would take
+    /// milliseconds while all are, with each request.
+    freed: VecDeque<u32>,
 }
 
 impl DatapathMeters {
     /// A number for a new meter. A number freed recently comes last, because packets under way may still use it.
     pub fn allocate(&mut self) -> Option<u32> {
-        let free = (self.next..METERS_MAX).chain(0..self.next).find(|number| !self.used.contains(number));
-        let free = free.or_else(|| {
+        if self.unused < METERS_MAX {
+            self.unused += 1;
+            return Some(self.unused - 1);
+        }
+        let free = self.freed.pop_front();
+        if free.is_none() {
             Limit::Meters.hit();
-            None
-        })?;
-        self.used.insert(free);
-        self.next = (free + 1) % METERS_MAX;
-        Some(free)
+        }
+        free
     }
 
-    /// Frees the number of a deleted meter.
-    pub fn free(&mut self, number: u32) {
-        self.used.remove(&number);
+    /// Removes a deleted meter from the datapath, which frees its number.
+    pub fn remove(&mut self, number: u32) {
+        self.freed.push_back(number);
+        if let Some(store) = &self.store {
+            store.remove(number);
+        }
     }
 }
 
@@ -74,7 +81,15 @@ mod tests {
         let (mut meters, before) = (DatapathMeters::default(), Limit::Meters.count());
         assert!((0..METERS_MAX).all(|number| meters.allocate() == Some(number)));
         assert_eq!((meters.allocate(), Limit::Meters.count()), (None, before + 1));
-        meters.free(7);
+        meters.remove(7);
         assert_eq!((meters.allocate(), meters.allocate()), (Some(7), None));
+        [9, 8].into_iter().for_each(|number| meters.remove(number));
+        assert_eq!((meters.allocate(), meters.allocate()), (Some(9), Some(8)), "the one freed last comes last");
+        // A flood of requests that are refused, or of meters that come and go while all others are in use.
+        for _ in 0..METERS_MAX {
+            assert_eq!(meters.allocate(), None);
+            meters.remove(3);
+            assert_eq!(meters.allocate(), Some(3));
+        }
     }
 }

@@ -43,10 +43,13 @@ impl Ofproto {
         let id = self.bridge_id(bridge)?;
         if mm.command == MeterCommand::Delete {
             let mut pending = self.begin(&mut writer, id, None, now_ms);
-            let is_gone = |meter: &u32| mm.meter == METER_ALL || *meter == mm.meter;
             let gone: HashSet<u32> = {
                 let state = self.state();
-                state.bridge(id).into_iter().flat_map(|b| b.meters.keys().copied().filter(is_gone)).collect()
+                let meters = state.bridge(id).map(|bridge| &bridge.meters);
+                match mm.meter {
+                    METER_ALL => meters.into_iter().flat_map(|meters| meters.keys().copied()).collect(),
+                    one => meters.filter(|meters| meters.contains_key(&one)).map(|_| one).into_iter().collect(),
+                }
             };
             if !gone.is_empty() {
                 self.hide_users_of_meters(&mut writer, id, &mut pending, &gone);
@@ -64,12 +67,7 @@ impl Ofproto {
             if !freed.is_empty() {
                 self.announce(&Changes::of_bridge(id));
             }
-            for meter in freed {
-                writer.meters.free(meter);
-                if let Some(store) = &writer.meters.store {
-                    store.remove(meter);
-                }
-            }
+            freed.into_iter().for_each(|meter| writer.meters.remove(meter));
             return Ok(());
         }
         check_number(mm)?;

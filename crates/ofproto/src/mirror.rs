@@ -92,7 +92,7 @@ impl MirrorCounts {
 }
 
 /// A mirror in its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mirror {
     pub config: MirrorConfig,
     /// Where copies go; `None`: its output port is missing.
@@ -120,8 +120,9 @@ pub(crate) struct PortMirrors {
     pub outputs: MirrorMask,
 }
 
-/// The mirrors of a bridge. A mirror keeps its place as long as it exists, since frozen translations name it so.
-#[derive(Debug, Default)]
+/// The mirrors of a bridge. A mirror keeps its place as long as it exists, since frozen translations name it so. What they
+/// are next is made of a copy, which takes as long as there are ports, and then put into their place.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Mirrors {
     places: Vec<Option<Mirror>>,
     by_port: BTreeMap<OfPort, PortMirrors>,
@@ -133,7 +134,12 @@ impl Mirrors {
         self.by_port.is_empty()
     }
 
-    /// Whether there are none.
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.places.iter().all(Option::is_none)
     }
@@ -188,9 +194,10 @@ impl Mirrors {
         true
     }
 
-    /// Looks up what the names stand for.
-    pub fn resolve(&mut self, ports: &BTreeMap<OfPort, PortConfig>) {
-        let number = |name: &str| ports.values().find(|port| port.name == name).map(|port| port.number);
+    /// Looks up what the names stand for among these ports.
+    pub fn resolve<'a>(&mut self, ports: impl IntoIterator<Item = &'a PortConfig>) {
+        let ports: BTreeMap<&str, OfPort> = ports.into_iter().map(|port| (port.name.as_str(), port.number)).collect();
+        let number = |name: &str| ports.get(name).copied();
         for mirror in self.places.iter_mut().flatten() {
             mirror.target = match &mirror.config.output {
                 MirrorOutput::Port(name) => number(name).map(MirrorTarget::Port),
@@ -205,10 +212,10 @@ impl Mirrors {
             let bit = 1 << at;
             mirror.duplicates =
                 targets.iter().enumerate().filter(|(_, other)| **other == Some(target)).map(|(at, _)| 1 << at).sum();
-            for port in mirror.config.sources.among(ports) {
+            for port in mirror.config.sources.among(&ports) {
                 self.by_port.entry(port).or_default().sources |= bit;
             }
-            for port in mirror.config.destinations.among(ports) {
+            for port in mirror.config.destinations.among(&ports) {
                 self.by_port.entry(port).or_default().destinations |= bit;
             }
             if let MirrorTarget::Port(port) = target {
@@ -226,12 +233,12 @@ impl Mirror {
 }
 
 impl MirrorPorts {
-    fn among<'a>(&'a self, ports: &'a BTreeMap<OfPort, PortConfig>) -> impl Iterator<Item = OfPort> + 'a {
-        let is_meant = move |port: &&PortConfig| match self {
+    fn among<'a>(&'a self, ports: &'a BTreeMap<&str, OfPort>) -> impl Iterator<Item = OfPort> + 'a {
+        let is_meant = move |name: &str| match self {
             MirrorPorts::All => true,
-            MirrorPorts::Named(names) => names.contains(&port.name),
+            MirrorPorts::Named(names) => names.contains(name),
         };
-        ports.values().filter(is_meant).map(|port| port.number)
+        ports.iter().filter(move |(name, _)| is_meant(name)).map(|(_, number)| *number)
     }
 }
 
@@ -258,9 +265,9 @@ mod tests {
     fn a_mirror_without_its_output_port_rests() {
         let mut mirrors = Mirrors::default();
         assert!(mirrors.configure(&[mirror("m", to("out"))]).is_empty());
-        mirrors.resolve(&ports(&["a", "b"]));
+        mirrors.resolve(ports(&["a", "b"]).values());
         assert!(mirrors.is_idle() && !mirrors.is_empty());
-        mirrors.resolve(&ports(&["a", "b", "out"]));
+        mirrors.resolve(ports(&["a", "b", "out"]).values());
         assert_eq!(mirrors.of_port(OfPort(1)), PortMirrors { sources: 1, destinations: 0, outputs: 0 });
         assert_eq!(mirrors.of_port(OfPort(2)), PortMirrors { sources: 1, destinations: 1, outputs: 0 });
         assert_eq!(mirrors.of_port(OfPort(3)), PortMirrors { sources: 1, destinations: 0, outputs: 1 });
@@ -271,11 +278,11 @@ mod tests {
         let mut mirrors = Mirrors::default();
         let wanted = [mirror("x", MirrorOutput::Vlan(7)), mirror("y", to("a")), mirror("z", MirrorOutput::Vlan(7))];
         mirrors.configure(&wanted);
-        mirrors.resolve(&ports(&["a", "b"]));
+        mirrors.resolve(ports(&["a", "b"]).values());
         assert_eq!([0, 1, 2].map(|bit| mirrors.get(bit).unwrap().duplicates), [0b101, 0b010, 0b101]);
         mirrors.get(2).unwrap().counts.credit(3, 180);
         mirrors.configure(&wanted[1..]);
-        mirrors.resolve(&ports(&["a", "b"]));
+        mirrors.resolve(ports(&["a", "b"]).values());
         assert!(mirrors.get(0).is_none());
         assert_eq!(mirrors.get(2).unwrap().duplicates, 0b100);
         assert_eq!(mirrors.stats("z"), Some(MirrorStats { packets: 3, bytes: 180 }));

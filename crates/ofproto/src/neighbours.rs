@@ -112,6 +112,11 @@ impl Neighbours {
         }
     }
 
+    /// How many are known, and how many may be.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.known.read().len(), KNOWN_MAX)
+    }
+
     /// The questions to be sent now.
     pub fn take_requests(&self) -> Vec<NeighbourRequest> {
         std::mem::take(&mut *self.waiting.lock())

@@ -10,6 +10,7 @@
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, NormalSettings};
+use crate::bridge_mirrors::with_mirrors;
 use crate::dependency_index::DependencyIndex;
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
@@ -17,7 +18,6 @@ use crate::error::Error;
 use crate::features::DpFeatures;
 use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
-use crate::mirror::{MIRRORS_MAX, MirrorConfig, MirrorStats};
 use crate::neighbours::Neighbours;
 use crate::port::{Attach, PortConfig, TunnelPort};
 use crate::recirc::Recirculations;
@@ -26,6 +26,7 @@ use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::tables_lock::{TablesGuard, TablesLock};
+use crate::usage::WaitingNews;
 use crate::vport_counts::VportStats;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub recursion_traces: LogLimit,
     pub effects: EffectQueue,
     pub rule_memory: RuleMemory,
+    pub waiting_news: WaitingNews,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
     /// Whether no packet is answered, since the tables are being filled.
@@ -115,6 +117,7 @@ impl Ofproto {
             recursion_traces: LogLimit::with_burst(1),
             effects: EffectQueue::default(),
             rule_memory: RuleMemory::default(),
+            waiting_news: WaitingNews::default(),
             megaflows: AtomicBool::new(true),
             flow_restore_wait: AtomicBool::new(false),
             uses_ufid: AtomicBool::new(true),
@@ -333,6 +336,7 @@ impl Ofproto {
             Ok(bridge)
         })?;
         self.announce(&Changes::everything());
+        gone.meters.values().for_each(|meter| writer.meters.remove(meter.datapath));
         drop(gone);
         Ok(())
     }
@@ -346,25 +350,6 @@ impl Ofproto {
             macs.set_flood_vlans(&normal.flood_vlans);
             bridge.config.normal = normal;
         })
-    }
-
-    /// Sets a bridge's mirrors, which replace the ones before. Those that are too many are left out.
-    pub fn set_mirrors(&self, name: &str, mirrors: &[MirrorConfig]) -> Result<(), Error> {
-        self.change_bridge(name, |bridge| {
-            for refused in bridge.mirrors.configure(mirrors) {
-                let (most, name) = (MIRRORS_MAX, &refused.name);
-                tracing::warn!(
-                    target: "ofproto_dpif_mirror",
-                    "maximum of {most} port mirrors reached, cannot create {name}"
-                );
-            }
-            bridge.mirrors.resolve(&bridge.ports);
-        })
-    }
-
-    /// What a mirror has copied; `None` if there is no mirror of that id.
-    pub fn mirror_stats(&self, bridge: &str, id: &str) -> Option<MirrorStats> {
-        self.state().bridge_named(bridge)?.mirrors.stats(id)
     }
 
     /// Changes how rules match fragments.
@@ -421,6 +406,7 @@ impl Ofproto {
     /// Adds a port.
     pub fn add_port(&self, bridge: &str, port: PortConfig) -> Result<(), Error> {
         let mut writer = self.writer();
+        let mut mirrors = self.mirrors_after(bridge, Some(&port), None);
         let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             check_port(state, at, &port)?;
@@ -439,7 +425,7 @@ impl Ofproto {
                 state.bridges[at].vport_counts.insert(port.number, Arc::default());
             }
             state.bridges[at].ports.insert(port.number, port);
-            Ok(with_mirrors(&mut state.bridges[at], changes))
+            Ok(with_mirrors(&mut state.bridges[at], &mut mirrors, changes))
         })?;
         self.announce(&changes);
         Ok(())
@@ -499,6 +485,7 @@ impl Ofproto {
     /// Removes a port and its MAC entries.
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<(), Error> {
         let mut writer = self.writer();
+        let mut mirrors = self.mirrors_after(bridge, None, Some(name));
         let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
@@ -522,7 +509,7 @@ impl Ofproto {
                     Attach::Patch(_) | Attach::Nothing => {}
                 }
                 state.by_name.remove(&port.name);
-                changes = with_mirrors(bridge, changes);
+                changes = with_mirrors(bridge, &mut mirrors, changes);
             }
             forgotten.into_iter().for_each(|(bridge, entries)| changes.add_mac_entries(bridge, entries));
             Ok(changes)
@@ -550,15 +537,6 @@ impl Ofproto {
         let at = position(&state, bridge)?;
         Ok(state.bridges[at].ports.values().cloned().collect())
     }
-}
-
-/// What a port that came or went changes, with what its bridge's mirrors make of that.
-fn with_mirrors(bridge: &mut Bridge, mut changes: Changes) -> Changes {
-    if !bridge.mirrors.is_empty() {
-        bridge.mirrors.resolve(&bridge.ports);
-        changes.bridges.push(bridge.id);
-    }
-    changes
 }
 
 pub(crate) fn position(state: &SwitchState, name: &str) -> Result<usize, Error> {

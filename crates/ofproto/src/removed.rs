@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Removed rules that wait for controllers. When nobody takes them, the oldest are lost.
-const WAITING_MAX: usize = 4096;
+pub(crate) const WAITING_MAX: usize = 4096;
 
 /// A removed rule.
 #[derive(Clone, Debug)]
@@ -76,6 +76,11 @@ impl RemovedRules {
         }
         let (rule, stats) = (Arc::clone(rule), rule.stats());
         self.waiting.push_back(RuleRemoved { bridge, matches, rule, reason, stats, when_ms });
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     pub fn take(&mut self) -> Vec<RuleRemoved> {

@@ -8,7 +8,9 @@
 
 use crate::bridge::Rules;
 use crate::bridge_config::BridgeId;
+use crate::cookie_counts::COOKIE_BYTES;
 use crate::rule::{Rule, RuleCounts};
+use crate::rule_users::USE_BYTES;
 use parking_lot::Mutex;
 use sluice_fate::{Limit, MemoryCharge, MemoryShare, SharedMemory};
 use sluice_flow::{Match, OfPort};
@@ -126,13 +128,15 @@ impl RuleCharge {
 /// What a rule takes without its actions.
 pub(crate) fn rule_bytes(rules: &Rules, matches: &Match) -> usize {
     let own = size_of::<Rule>() + size_of::<RuleCounts>() + size_of::<MemoryCharge>() + 3 * ALLOCATION;
-    own + ORDER_BYTES + rules.rule_bytes(matches)
+    own + ORDER_BYTES + COOKIE_BYTES + rules.rule_bytes(matches)
 }
 
 /// What actions take that some rules share. Conjunctions are copied for each rule.
 pub(crate) fn actions_bytes(actions: &[OfAction], rules: usize) -> usize {
     let conjunctions = actions.iter().filter(|action| matches!(action, OfAction::Conjunction { .. })).count();
-    OfAction::bytes_of(actions) + rules * Rules::conjunctions_bytes(conjunctions)
+    let is_use = |action: &&OfAction| matches!(action, OfAction::Group(_) | OfAction::Meter(_));
+    let uses = OfAction::flattened(actions).filter(is_use).count();
+    OfAction::bytes_of(actions) + rules * (Rules::conjunctions_bytes(conjunctions) + uses * USE_BYTES)
 }
 
 /// What the subtables of a table take. It is no owner's: rules of many use them.

@@ -3,7 +3,7 @@
 use crate::action_refs::groups_of;
 use crate::bridge::{Bridge, SwitchState};
 use crate::bridge_config::BridgeId;
-use crate::controller::ExecuteRequest;
+use crate::controller::{ExecuteRequest, PreparedPacket};
 use crate::error::Error;
 use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction};
 use crate::group::GroupEntry;
@@ -11,9 +11,10 @@ use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{is_same, rules_of, select};
+use crate::rule_select::{RuleSearch, is_same, rules_of, select};
 use crate::transaction::STAYS;
 use sluice_classifier::{LATEST, RuleId};
+use sluice_fate::Limit;
 use sluice_flow::Match;
 use sluice_ofp::{FlowCommand, FlowMod, GroupMod, OfAction};
 use std::collections::{BTreeSet, HashMap};
@@ -43,6 +44,9 @@ pub struct TableStats {
 
 /// Groups that are copied while nothing can change.
 const GROUPS_AT_ONCE: usize = 64;
+
+/// Actions and effects of a bundle's packets, which are kept until all of it is carried out: some 20 MB.
+const BUNDLED_ENTRIES_MAX: usize = 1 << 18;
 
 /// Rules that are looked through while nothing can change: less than a millisecond's.
 const RULES_AT_ONCE: u32 = 1 << 12;
@@ -78,24 +82,58 @@ impl Ofproto {
     }
 
     /// A bridge's rules that `wanted` selects by table, match, cookie and output port, with their matches. In the order
-    /// of OVS's dumps.
+    /// of OVS's dumps. The memory is that of all matches: where there may be many rules, [`Ofproto::select`] and
+    /// [`Ofproto::entries`] take less at a time.
     pub fn rules(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<RuleEntry>, Error> {
-        self.entries(bridge, &self.select(bridge, wanted)?)
+        let rules = self.select(bridge, wanted)?;
+        let mut entries = Vec::with_capacity(rules.len());
+        for some in rules.chunks(RULES_AT_ONCE as usize) {
+            entries.extend(self.entries(bridge, some)?);
+        }
+        Ok(entries)
     }
 
-    /// The same without matches, which need most of the memory. [`Ofproto::entries`] adds them.
+    /// The same without matches, which need most of the memory. [`Ofproto::entries`] adds them. The rules are looked through
+    /// in pieces, and changes are made in between: a rule that comes or goes meanwhile may be there or not.
     pub fn select(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<Arc<Rule>>, Error> {
-        let state = self.state();
-        let bridge = &state.bridges[position(&state, bridge)?];
-        let strict = wanted.command == FlowCommand::DeleteStrict;
-        let rules = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
-            let found = rules_of(bridge, table)?.rule(id)?;
-            found.is_visible(state.tables_version).then(|| Arc::clone(found.payload()))
-        });
-        Ok(rules.collect())
+        self.select_in_pieces(bridge, wanted, |_| ())
     }
 
-    /// Rules with their matches. Rules that were removed meanwhile are left out.
+    /// [`Ofproto::select`]; `between` hears after each piece, while nothing is locked, how many steps it took.
+    pub(crate) fn select_in_pieces(
+        &self,
+        bridge: &str,
+        wanted: &FlowMod,
+        mut between: impl FnMut(usize),
+    ) -> Result<Vec<Arc<Rule>>, Error> {
+        if wanted.command == FlowCommand::DeleteStrict {
+            let state = self.state();
+            let bridge = &state.bridges[position(&state, bridge)?];
+            let rules = select(bridge, wanted, true, true).into_iter().filter_map(|(table, id)| {
+                let found = rules_of(bridge, table)?.rule(id)?;
+                found.is_visible(state.tables_version).then(|| Arc::clone(found.payload()))
+            });
+            return Ok(rules.collect());
+        }
+        let (mut search, mut rules) = (RuleSearch::new(wanted), Vec::new());
+        loop {
+            let mut steps = RULES_AT_ONCE as usize;
+            // Grown before the tables are locked.
+            rules.reserve(steps);
+            let is_done = {
+                let state = self.state();
+                let bridge = &state.bridges[position(&state, bridge)?];
+                search.go_on(bridge, state.tables_version, &mut steps, |rule| rules.push(Arc::clone(rule)))
+            };
+            between(RULES_AT_ONCE as usize - steps);
+            if is_done {
+                return Ok(rules);
+            }
+        }
+    }
+
+    /// Rules with their matches. Rules that were removed meanwhile are left out. Nothing changes meanwhile: callers ask for
+    /// some at a time.
     pub fn entries(&self, bridge: &str, rules: &[Arc<Rule>]) -> Result<Vec<RuleEntry>, Error> {
         let state = self.state();
         let bridge = &state.bridges[position(&state, bridge)?];
@@ -164,12 +202,18 @@ impl Ofproto {
         by: Option<Requester>,
         now_ms: u64,
     ) -> Result<(FlowModCounts, Vec<ExecuteRequest>), (usize, Error)> {
-        let mut packets = Vec::new();
+        let (mut packets, mut entries) = (Vec::<PreparedPacket>::new(), 0);
         let changed = self.transact(bridge, changes, by, now_ms, |pending, state, id, change| match change {
             BundleChange::Flow(fm) => pending.apply(state.bridge_mut(id).expect(STAYS), fm),
             BundleChange::Group(gm) => pending.apply_group(state.bridge(id).expect(STAYS), gm).map(drop),
             BundleChange::Packet(packet) => {
-                packets.push(pending.as_of(state, id, |state| packet.prepare(state, &self.0, id, now_ms))?);
+                let prepared = pending.as_of(state, id, |state| packet.prepare(state, &self.0, id, now_ms))?;
+                entries += prepared.entries();
+                if entries > BUNDLED_ENTRIES_MAX {
+                    Limit::BundledPackets.hit();
+                    return Err(Error::BundledPackets(BUNDLED_ENTRIES_MAX));
+                }
+                packets.push(prepared);
                 Ok(())
             }
         })?;

@@ -143,6 +143,9 @@ impl Ofproto {
 
     /// The vacancy events since the last call.
     pub fn take_vacancy_events(&self) -> Vec<VacancyEvent> {
-        std::mem::take(&mut self.writer().vacancy_events)
+        let mut writer = self.writer();
+        let events = std::mem::take(&mut writer.vacancy_events);
+        self.0.waiting_news.note(&writer);
+        events
     }
 }

@@ -140,7 +140,10 @@ impl Ofproto {
 
     /// The rules with `send_flow_rem` that were removed since the last call.
     pub fn take_removed(&self) -> Vec<RuleRemoved> {
-        self.writer().removed.take()
+        let mut writer = self.writer();
+        let removed = writer.removed.take();
+        self.0.waiting_news.note(&writer);
+        removed
     }
 
     /// How many rules were removed, by reason.

@@ -1,6 +1,5 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
-use crate::action_refs::{groups_of, meters_of};
 use crate::bridge::{Bridge, Rules, SwitchState};
 use crate::bridge_config::{BridgeId, N_TABLES};
 use crate::check::check_table;
@@ -13,11 +12,12 @@ use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{is_learned, learned_with, rules_of, select, with_actions};
+use crate::rule_select::{is_learned, learned_with, rules_of, select};
+use crate::rule_users::Used;
 use sluice_classifier::LATEST;
 use sluice_fate::Limit;
 use sluice_flow::OfPort;
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
 
 /// Vacancy events that wait to be taken, at most.
-const VACANCY_EVENTS_MAX: usize = 1024;
+pub(crate) const VACANCY_EVENTS_MAX: usize = 1024;
 
 /// Rules that one call of `expire_rules` looks at in a bridge, at most.
 const EXPIRED_MAX: usize = 1 << 14;
@@ -224,7 +224,7 @@ impl Ofproto {
             if gone.is_empty() {
                 return Ok(());
             }
-            with_actions(bridge, |actions| groups_of(actions).iter().any(|group| gone.contains(group)))
+            bridge.users.of(gone.into_iter().map(Used::Group))
         };
         self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::GroupDelete });
         Ok(())
@@ -238,8 +238,8 @@ impl Ofproto {
         pending: &mut PendingTransaction,
         meters: &HashSet<u32>,
     ) {
-        let uses = |actions: &[OfAction]| meters_of(actions).any(|meter| meters.contains(&meter));
-        let users = self.state().bridge(id).map(|bridge| with_actions(bridge, uses)).unwrap_or_default();
+        let meters = meters.iter().map(|meter| Used::Meter(*meter));
+        let users = self.state().bridge(id).map(|bridge| bridge.users.of(meters)).unwrap_or_default();
         self.hide_all(writer, id, pending, DeletedRules { places: &users, reason: FlowRemovedReason::MeterDelete });
     }
 
@@ -325,6 +325,7 @@ impl Ofproto {
             let lost = vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX);
             vacancy_events.drain(..lost);
             Limit::VacancyEvents.hit_times(lost);
+            self.0.waiting_news.note(writer);
             self.announce(&changes);
             self.publish_updates(id, &mut pending);
             self.remove_hidden(writer, id, pending.hidden, now_ms);
@@ -362,6 +363,7 @@ impl Ofproto {
                 writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
+        self.0.waiting_news.note(writer);
     }
 
     /// Takes away the rules of tables that have none but these hidden ones: that takes a moment, however many they are.

@@ -1,11 +1,12 @@
 //! Further ways into weaknesses that this crate has mended: addresses, groups and translations that go round.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
-use sluice_fate::DropReason;
-use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_fate::{DropReason, Limit};
+use sluice_flow::{FlowKey, Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
-use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig};
+use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PacketOutRequest, PortConfig};
 use sluice_testkit::frame;
+use std::time::{Duration, Instant};
 
 /// A gateway, whose address is static at port 1.
 const GATEWAY: [u8; 6] = [2, 0xaa, 0, 0, 0, 1];
@@ -203,4 +204,118 @@ fn rules_that_teach_and_delete_their_teachers_leave_nothing_behind() {
     ofproto.tick(100_000);
     assert_eq!(ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum::<usize>(), 0);
     assert!(ofproto.rule_memory().usage().0 <= empty, "{} bytes are left", ofproto.rule_memory().usage().0);
+}
+
+/// Groups of groups, by resubmits, with a `learn` for each of their buckets. The limit of a rule that is taught
+/// is compared with those that the same packet has taught before, so a packet that teaches many pays for each of them.
+#[test]
+fn rules_that_buckets_teach_take_bounded_work() {
+    let learn = "learn(table=9,cookie=5,limit=60000,idle_timeout=9,NXM_NX_REG0[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    let free = "learn(table=9,cookie=5,idle_timeout=9,NXM_NX_REG0[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    for (one, outer, is_too_much) in [(learn, 20, true), (learn, 1, false), (free, 200, true), (free, 5, false)] {
+        let ofproto = switch("actions=drop");
+        let inner: String = (0..40).map(|n| format!(",bucket=actions=load:{n}->NXM_NX_REG1[],resubmit(,2)")).collect();
+        let calls: String = (0..outer).map(|n| format!(",bucket=actions=load:{n}->NXM_NX_REG2[],group:2")).collect();
+        for text in
+            [format!("group_id=2,type=all{inner}"), format!("group_id=1,type=all{calls},bucket=actions=output:2")]
+        {
+            ofproto.ordered_bundle("br0", [group(&text, GroupCommand::Add)], None, 0).unwrap();
+        }
+        add(&ofproto, "actions=group:1");
+        let number = "move:NXM_NX_REG1[0..15]->NXM_NX_REG0[0..15],move:NXM_NX_REG2[0..15]->NXM_NX_REG0[16..31]";
+        add(&ofproto, &format!("table=2,actions={number},{one}"));
+        let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+        let translation = send(&ofproto, 1, &udp);
+        ofproto.tick(1);
+        let taught = ofproto.table_stats("br0").unwrap().iter().find(|t| t.table == 9).map_or(0, |t| t.rules);
+        if is_too_much {
+            let ends = [DropReason::TooManyResubmits, DropReason::TranslationWork];
+            assert!(ends.contains(&translation.no_output), "{:?}: {one} in {outer}", translation.no_output);
+            // With a limit they cost the square of their number.
+            let most = if one == learn { 400 } else { 7300 };
+            assert!(taught < most, "{taught}: {one} in {outer}");
+        } else {
+            assert_eq!((translation.actions.len(), taught), (1, 40 * outer), "{one} in {outer}");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
+fn time_of(work: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    work();
+    begin.elapsed()
+}
+
+/// A `learn` with a limit into a table of very many rules: a packet that misses does not look through them.
+#[test]
+fn a_limit_in_a_table_of_very_many_rules_costs_a_packet_no_search() {
+    let took = |rules: u32| {
+        let learn = "learn(table=9,cookie=5,limit=3,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+        let ofproto = switch(&format!("actions={learn},output:2"));
+        let other =
+            |n| FlowMod::parse(&format!("table=9,cookie=6,reg0={n},actions=drop"), FlowCommand::Add, &PortNames::NONE);
+        let others: Vec<_> = (0..rules).map(|n| other(n).unwrap()).collect();
+        ofproto.bundle("br0", &others, 0).unwrap();
+        let packets: Vec<_> = (0..100u8)
+            .map(|n| frame::ethernet().macs([2, 0, 0, 0, 1, n], GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build())
+            .collect();
+        let best = (0..5).map(|_| time_of(|| packets.iter().for_each(|bytes| drop(send(&ofproto, 1, bytes)))));
+        let best = best.min().unwrap();
+        ofproto.tick(1);
+        let taught = ofproto.table_stats("br0").unwrap().iter().find(|t| t.table == 9).map_or(0, |t| t.rules);
+        assert_eq!(taught, rules as usize + 3, "the limit holds");
+        best
+    };
+    let (few, many) = (took(100), took(100_000));
+    assert!(many < few * 50, "{many:?} in a table of many rules, {few:?} in one of few");
+}
+
+/// `ct` in each bucket of groups of groups, in zones and with registers of their own: each is a state under a recirculation
+/// id. One packet takes a bounded number of them, and another one the same.
+#[test]
+fn connections_tracked_in_buckets_take_bounded_work_and_few_ids() {
+    let ofproto = switch("actions=drop");
+    let outer: String = (0..200).map(|n| format!(",bucket=actions=load:{n}->NXM_NX_REG2[],group:2")).collect();
+    let inner: String =
+        (0..200).map(|n| format!(",bucket=actions=load:{n}->NXM_NX_REG1[],ct(commit,table=3,zone={n})")).collect();
+    for text in [format!("group_id=2,type=all{inner}"), format!("group_id=1,type=all{outer}")] {
+        ofproto.ordered_bundle("br0", [group(&text, GroupCommand::Add)], None, 0).unwrap();
+    }
+    add(&ofproto, "actions=group:1");
+    let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+    let ids: Vec<usize> = (0..3).map(|_| (send(&ofproto, 1, &udp).actions.len(), ofproto.recirc_usage().0).1).collect();
+    assert!(ids[0] > 100 && ids[0] < ofproto.recirc_usage().1 / 16, "{ids:?}");
+    assert_eq!(ids, [ids[0]; 3], "equal states have one id");
+    let long = ofproto.trace(&["br0", "in_port=1,udp"], 0).unwrap();
+    assert!(long.len() < 64 << 20, "a trace of {} bytes", long.len());
+}
+
+/// Packets among the changes of a bundle are kept translated until all of it is carried out: a bundle of small ones that a
+/// group makes large is refused, with all that it has changed.
+#[test]
+fn packets_of_a_bundle_take_bounded_memory() {
+    let ofproto = switch("actions=drop");
+    let buckets: String =
+        (0..1000).map(|n| format!(",bucket=actions=set_field:{n}->udp_src,output:{}", 2 + n % 2)).collect();
+    ofproto
+        .ordered_bundle("br0", [group(&format!("group_id=1,type=all{buckets}"), GroupCommand::Add)], None, 0)
+        .unwrap();
+    let udp = frame::ethernet().macs(HOST, GATEWAY).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+    let mut key = PacketKey::ZERO;
+    extract(&udp, &Metadata::of_port(1), &mut key).unwrap();
+    let rule = FlowMod::parse("table=5,actions=group:1", FlowCommand::Add, &PortNames::NONE).unwrap();
+    let packet = PacketOutRequest { key: FlowKey::of_packet(&key), actions: rule.actions.clone(), length: 60 };
+    let bundle = |packets: usize| {
+        let packets = (0..packets).map(|_| BundleChange::Packet(Box::new(packet.clone())));
+        let changes = [BundleChange::Flow(Box::new(rule.clone()))].into_iter().chain(packets);
+        ofproto.ordered_bundle("br0", changes, None, 0)
+    };
+    let before = Limit::BundledPackets.count();
+    let Err((index, Error::BundledPackets(most))) = bundle(1000) else { panic!("it was carried out") };
+    assert!(index > 50 && index < 300, "{index}");
+    assert!(Limit::BundledPackets.count() > before && most == 1 << 18);
+    assert_eq!(ofproto.select("br0", &FlowMod::new(FlowCommand::Delete)).unwrap().len(), 1, "nothing of it stays");
+    let (_, packets) = bundle(20).unwrap();
+    assert!(packets.len() == 20 && packets[0].actions.len() >= 1000, "{}", packets[0].actions.len());
 }

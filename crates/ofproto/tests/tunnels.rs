@@ -1,10 +1,11 @@
 //! Tunnel ports: which one a packet belongs to, and what leaves by one, as `ofproto/trace` tells it.
 
 use sluice_action::{Action, Fate, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionKind;
 use sluice_flow::{Mac, Metadata, PacketKey, PortNames, extract};
 use sluice_flow_cache::MegaflowTable;
-use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
 use sluice_ofproto::{BridgeConfig, DeviceAddresses, Error, Ofproto, PortConfig, TunnelPort};
 
 use sluice_simd::HashKey;
@@ -443,4 +444,33 @@ fn packets_count_for_tunnels_without_their_headers_and_for_the_underlay_with_the
     assert_eq!((bytes("br0"), bytes("under")), (vec![3 * len], vec![3 * (len + 50)]));
     let stats = ofproto.vport_stats_named("t1").unwrap();
     assert_eq!([stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes], [0, 0, 3, 3 * len]);
+}
+
+/// A tunnel whose outer packets go into the tunnel again, twice each time, by a rule, by NORMAL and by buckets of a group: one
+/// packet ends by name, and so does a trace of it.
+#[test]
+fn outer_packets_that_enter_their_own_tunnel_end_by_name() {
+    for (rule, bucket) in [("2,2", ""), ("NORMAL,2", ""), ("group:1", "output:2"), ("clone(2),clone(clone(2)),2", "")] {
+        let ofproto = underlay();
+        let again = tunnel(TunnelKind::Vxlan, "remote_ip=1.1.2.92 key=124", 4789);
+        ofproto.remove_port("under", "p2").unwrap();
+        ofproto.add_port("under", PortConfig::tunnel("t2", 2, again)).unwrap();
+        ofproto.set_neighbour("under", far_end(), "f8:bc:12:44:34:b6".parse().unwrap(), 0);
+        if !bucket.is_empty() {
+            let buckets = format!(",bucket=actions={bucket}").repeat(4);
+            let text = format!("group_id=1,type=all{buckets}");
+            let group = GroupMod::parse(&text, GroupCommand::Add, &PortNames::NONE).unwrap();
+            ofproto.group_mod("under", &group, 0).unwrap();
+        }
+        let all =
+            FlowMod::parse(&format!("priority=65535,actions={rule}"), FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("under", &all, 0).unwrap();
+        let frame = [&[2; 12][..], &[8, 0, 69, 0, 0, 20, 0, 0, 0, 0, 64, 17], &[3; 30]].concat();
+        let (_, translation) = translate(&ofproto, &frame, 9);
+        let ends = [DropReason::RecursionTooDeep, DropReason::TooManyResubmits, DropReason::TranslationWork];
+        assert!(ends.contains(&translation.no_output), "{rule}: {:?}", translation.no_output);
+        assert!(translation.actions.is_empty(), "{rule}: {} actions", translation.actions.len());
+        let shown = trace(&ofproto, "in_port(9)", 0).unwrap();
+        assert!(shown.len() < 8 << 20, "{rule}: a trace of {} bytes", shown.len());
+    }
 }

@@ -202,3 +202,55 @@ fn a_group_costs_as_much_among_many_as_among_few() {
     let many = (0..5).map(|_| took(|| (1..100).for_each(change))).min().unwrap();
     assert!(many < few * 20, "{many:?} among many, {few:?} among few");
 }
+
+/// Bridges that come and go with their meters give the numbers of these back.
+#[test]
+fn bridges_that_go_give_their_meters_back() {
+    let ofproto = Ofproto::new();
+    for round in 0..70 {
+        ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+        for meter in 1..=4000 {
+            let add = format!("meter={meter},kbps,band=type=drop,rate=9");
+            let add = MeterMod::parse(&add, MeterCommand::Add).unwrap();
+            ofproto.meter_mod("br0", &add, 0).unwrap_or_else(|error| panic!("round {round}, meter {meter}: {error}"));
+        }
+        ofproto.remove_bridge("br0").unwrap();
+    }
+}
+
+/// A controller that adds and deletes groups and meters over and over keeps the changes of others waiting no longer where its
+/// bridge has very many rules than where it has few.
+#[test]
+fn groups_and_meters_that_come_and_go_search_no_rules() {
+    let took_with = |rules: usize| {
+        let ofproto = switch();
+        let others: Vec<_> =
+            (0..rules).map(|n| flow(&format!("table=3,reg0={n},actions=output:1"), FlowCommand::Add)).collect();
+        ofproto.bundle("br0", &others, 0).unwrap();
+        let change =
+            |text: &str, command| ofproto.meter_mod("br0", &MeterMod::parse(text, command).unwrap(), 0).unwrap();
+        let flood = || {
+            for id in 1..50 {
+                let one = format!("group_id={id},type=all,bucket=output:1");
+                ofproto.group_mod("br0", &group(&one, GroupCommand::Add), 0).unwrap();
+                change(&format!("meter={id},kbps,band=type=drop,rate=9"), MeterCommand::Add);
+                let user = format!("table=4,actions=meter:{id},group:{id}");
+                ofproto.flow_mod("br0", &flow(&user, FlowCommand::Add), 0).unwrap();
+                let before = self::rules(&ofproto);
+                match id % 2 {
+                    0 => ofproto
+                        .group_mod("br0", &group(&format!("group_id={id}"), GroupCommand::Delete), 0)
+                        .map(drop)
+                        .unwrap(),
+                    _ => change(&format!("meter={id}"), MeterCommand::Delete),
+                }
+                assert_eq!(self::rules(&ofproto), before - 1, "the user goes with it");
+                ofproto.group_mod("br0", &group("", GroupCommand::Delete), 0).unwrap();
+                change("meter=all", MeterCommand::Delete);
+            }
+        };
+        (0..3).map(|_| took(flood)).min().unwrap()
+    };
+    let (few, many) = (took_with(10), took_with(100_000));
+    assert!(many < few * 20, "{many:?} beside many rules, {few:?} beside few");
+}

@@ -14,7 +14,11 @@ use std::collections::HashMap;
 pub const BUNDLE_MEMORY: usize = 256 << 20;
 
 /// Bundles of a connection at most.
-const BUNDLES_MAX: usize = 16;
+pub const BUNDLES_MAX: usize = 16;
+
+/// Packets and changes of ports in a bundle at most: they are read before it is carried out, and packets are translated one
+/// after the other while all changes of tables wait.
+pub const OTHERS_MAX: usize = 1024;
 
 /// A bundle's memory grows by that many bytes at least.
 const GROWTH_MIN: usize = 4096;
@@ -39,8 +43,8 @@ struct Bundle {
     opened_by: Request,
     /// Its messages, one after the other.
     messages: Vec<u8>,
-    /// Whether all of them change flows and groups.
-    only_tables: bool,
+    /// How many of them do not change flows and groups.
+    others: usize,
 }
 
 impl Bundle {
@@ -73,6 +77,11 @@ impl Bundles {
         let is_due = |bundle: &Bundle| bundle.used_ms.saturating_add(idle_max_ms) <= now_ms;
         let due = self.by_id.iter().filter(|(_, bundle)| is_due(bundle)).map(|(id, _)| *id).collect::<Vec<_>>();
         due.into_iter().filter_map(|id| self.remove(id)).map(|bundle| bundle.opened_by).collect()
+    }
+
+    /// How many bundles are open.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 
     /// When the next bundle expires.
@@ -110,7 +119,7 @@ impl Bundles {
                 if bundle.flags != m.flags {
                     return Err(Error::BundleBadFlags);
                 }
-                Ok(Some(BundleCommit { messages: bundle.messages, only_tables: bundle.only_tables, control: *m }))
+                Ok(Some(BundleCommit { messages: bundle.messages, only_tables: bundle.others == 0, control: *m }))
             }
             BundleStep::Discard => self.remove(m.id).map(|_| None).ok_or(Error::BundleBadId),
         }
@@ -127,7 +136,7 @@ impl Bundles {
             used_ms: self.now_ms,
             opened_by: by.clone(),
             messages: Vec::new(),
-            only_tables: true,
+            others: 0,
         };
         self.by_id.insert(id, bundle);
         Ok(())
@@ -168,6 +177,11 @@ impl Bundles {
             self.remove(m.id);
             return Err(error);
         }
+        let is_other = !matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
+        if is_other && bundle.others == OTHERS_MAX {
+            Limit::BundledPackets.hit();
+            return Err(Error::BundleMsgTooMany);
+        }
         // A quarter more at once, not twice as much: the memory is counted as it is.
         let (length, capacity) = (bundle.messages.len() + m.message.len(), bundle.messages.capacity());
         if length > capacity {
@@ -178,7 +192,7 @@ impl Bundles {
                 return Err(Error::BundleMsgTooMany);
             }
         }
-        bundle.only_tables &= matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
+        bundle.others += usize::from(is_other);
         bundle.messages.extend(&m.message);
         bundle.used_ms = self.now_ms;
         Ok(())

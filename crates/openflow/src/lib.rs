@@ -25,7 +25,7 @@ mod session;
 mod text;
 mod wire;
 
-pub use bundle::{BUNDLE_MEMORY, bundled};
+pub use bundle::{BUNDLE_MEMORY, BUNDLES_MAX, bundled};
 pub use conn_memory::ConnMemory;
 pub use consistency::check_prerequisites;
 pub use continuation::Continuation;

@@ -427,6 +427,11 @@ impl Session {
         }
     }
 
+    /// How many bundles are open.
+    pub fn open_bundles(&self) -> usize {
+        self.bundles.len()
+    }
+
     /// When the next bundle ends that no message is about, if bundles may be idle for `idle_max_ms`.
     pub fn bundles_due_ms(&self, idle_max_ms: u64) -> Option<u64> {
         self.bundles.due_ms(idle_max_ms)

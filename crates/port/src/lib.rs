@@ -64,8 +64,8 @@ pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;
 pub use netdev::{
-    KernelRoute, LinkChanges, LinkMonitor, NextHop, RouteMonitor, device_addresses, kernel_routes, neighbour_mac,
-    next_hop,
+    KernelRoute, LinkChanges, LinkMonitor, NextHop, ROUTES_MAX, RouteMonitor, device_addresses, kernel_routes,
+    neighbour_mac, next_hop,
 };
 pub use pools::{DpdkConfig, Pools};
 pub use port_type::{OptionKey, PORT_TYPES, PortType, missing_from_build};

@@ -4,6 +4,7 @@
 //! the next whole second, or, if there are rules with timeouts, [`TIMEOUT_TICK_MS`]; the first packet with a side effect wakes
 //! it. Duties of a second are due at whole seconds, so that one wake-up serves all.
 
+use crate::command::note_peaks;
 use crate::process::Process;
 use crate::text::coverage::{SAMPLE_SECS, Totals};
 use sluice_clock::heartbeat::Busy;
@@ -61,6 +62,7 @@ impl Housekeeping {
                 "PMD threads {lost:?} have panicked; this is a bug in sluice, see the lines above"
             );
             self.next_watch_ms = next_multiple(now_ms, WATCH_PORTS_MS);
+            note_peaks(switch);
             self.limits.look(now_ms, |limit, times| {
                 let (name, explanation, key) = (limit.name(), limit.explanation(), limit.key());
                 tracing::warn!("{name} was met {times} times since it was last reported: {explanation} Set by: {key}");

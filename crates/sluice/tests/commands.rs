@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Daemon, PMD, bridge, from_generator_to_sink, port};
+use sluice_fate::Limit;
 use std::process::Command;
 
 fn config() -> String {
@@ -407,6 +408,34 @@ fn meters_limit_and_go_with_their_rules() {
     assert_eq!(daemon.ctl(&["bridge/dump-meters", "br0"]), "");
 }
 
+/// More rules and groups than are written at a time: each is there once, in order, and counted.
+#[test]
+fn long_dumps_have_all_of_it() {
+    const RULES: usize = 3000;
+    let daemon = start();
+    let groups: Vec<_> = (1..=100).map(|id| format!("group_id={id},type=all,bucket=output:1")).collect();
+    groups.iter().for_each(|group| _ = daemon.ctl(&["bridge/add-group", "br0", group]));
+    let file = daemon.dir.path().join("many");
+    let lines: String =
+        (0..RULES).map(|n| format!("table=3,priority=7,reg0={n},actions=group:{}\n", 1 + n % 100)).collect();
+    std::fs::write(&file, lines).unwrap();
+    daemon.ctl(&["bridge/replace-flows", "br0", file.to_str().unwrap()]);
+    let dump = daemon.ctl(&["bridge/dump-flows", "br0"]);
+    let numbers: Vec<usize> = dump
+        .lines()
+        .filter_map(|line| {
+            let number = line.split("reg0=0x").nth(1).or_else(|| line.contains("reg0=0,").then_some("0,"))?;
+            usize::from_str_radix(number.split([',', ' ']).next()?, 16).ok()
+        })
+        .collect();
+    assert_eq!(dump.lines().count(), RULES);
+    assert_eq!(numbers, (0..RULES).collect::<Vec<_>>());
+    let shown = daemon.ctl(&["bridge/dump-groups", "br0"]);
+    assert_eq!(shown.lines().count(), groups.len());
+    let stats = daemon.ctl(&["bridge/dump-group-stats", "br0"]);
+    assert_eq!(stats.matches("ref_count=30,").count(), groups.len(), "{stats}");
+}
+
 #[test]
 fn limits_are_shown_with_their_use() {
     let daemon = start();
@@ -420,6 +449,19 @@ fn limits_are_shown_with_their_use() {
     assert!(column("limit-flow-memory", 1) > 500 && column("limit-megaflows", 1) >= 1, "{shown}");
     assert_eq!(column("limit-rule-memory", 2), 2 << 30);
     assert!(column("limit-rule-memory", 1) > 500, "{shown}");
+    // All but the bounds on one packet, request or message at a time say what is in use, and its peak.
+    for limit in Limit::ALL {
+        let line = shown.lines().find(|line| line.split(' ').next() == Some(limit.name())).unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        let numbers = [1, 2, 4].map(|at| words[at].parse::<u64>().ok());
+        match (limit.is_of_each(), numbers) {
+            (false, [Some(used), Some(bound), Some(peak)]) => assert!(used <= peak && bound > 0, "{line}"),
+            (true, [None, None, None]) => assert_eq!([words[1], words[2], words[4]], ["-"; 3]),
+            _ => panic!("{line}"),
+        }
+    }
+    // The one that asks, and what the configuration has.
+    assert!(column("limit-control-connections", 1) >= 1 && column("limit-control-connections", 2) == 64, "{shown}");
     assert_eq!([column("limit-connections", 2), column("limit-expectations", 2)], [256, 16_384]);
     assert_eq!([column("limit-expectations", 1), column("limit-deletion-notices", 2)], [0, 1 << 18]);
     assert_eq!((column("limit-bundle-memory", 1), column("limit-bundle-memory", 2)), (0, 256 << 20));

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod reply;
 mod request;
 mod server;
 
 pub use client::{ClientError, follow, transact};
-pub use request::{REQUEST_TIME_MAX, Request, Requests, reply};
-pub use server::{Commands, Server, Streamed};
+pub use reply::{Pieces, reply};
+pub use request::{REQUEST_TIME_MAX, Request, Requests};
+pub use server::{CONNECTIONS_MAX, Commands, Server, Streamed};

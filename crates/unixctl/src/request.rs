@@ -1,6 +1,6 @@
 //! Reading requests: one JSON value after the other, each bounded in length and in time.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_fate::Limit;
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
@@ -92,16 +92,6 @@ impl Request {
             Some(id) => Ok(Request { id, method, params }),
         }
     }
-}
-
-/// The reply to `id`, as sent. Text ends with a line feed, as `ovs-appctl` expects.
-pub fn reply(id: &Value, answer: &Result<String, String>) -> String {
-    let line = |text: &str| if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
-    match answer {
-        Ok(text) => json!({"id": id, "result": line(text), "error": null}),
-        Err(text) => json!({"id": id, "result": null, "error": line(text)}),
-    }
-    .to_string()
 }
 
 impl Read for Bounded {

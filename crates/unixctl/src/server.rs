@@ -1,10 +1,11 @@
 //! The server: a thread that accepts, a thread for each connection.
 
-use crate::request::{REQUEST_TIME_MAX, Requests, reply};
+use crate::reply::{Pieces, reply, write_pieces, write_reply};
+use crate::request::{REQUEST_TIME_MAX, Requests};
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;
 use sluice_fate::Limit;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Connections served at the same time; the next one is told so and closed.
-const CONNECTIONS_MAX: usize = 64;
+pub const CONNECTIONS_MAX: usize = 64;
 
 /// The connection of a client that does not read its reply ends after this time.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +30,14 @@ pub trait Commands: Send + Sync + 'static {
     /// # Errors
     /// With the text the client shows.
     fn call(&self, name: &str, args: &[Value]) -> Result<String, String>;
+
+    /// A command whose reply may be long: what makes it, a piece at a time, while earlier pieces are sent. `None` if `name`
+    /// is no such command.
+    ///
+    /// It holds no lock between two pieces: a client may take its time to read them.
+    fn pieces(&self, _name: &str, _args: &[Value]) -> Option<Result<Pieces, String>> {
+        None
+    }
 
     /// A command whose reply is followed by bytes on the same connection, which then ends: what writes them. `None` if
     /// `name` is no such command. The reply is empty, and a line feed follows it.
@@ -129,9 +138,11 @@ fn accept(listener: &UnixListener, state: &Arc<State>) {
             continue;
         }
         state.connections.fetch_add(1, Ordering::SeqCst);
+        let held = Limit::ControlConnections.hold();
         let shared = Arc::clone(state);
         let spawned = std::thread::Builder::new().name("ctl-conn".into()).spawn(move || {
             serve(&stream, &shared);
+            drop(held);
             shared.connections.fetch_sub(1, Ordering::SeqCst);
         });
         if let Err(e) = spawned {
@@ -144,6 +155,38 @@ fn accept(listener: &UnixListener, state: &Arc<State>) {
 /// Says why, on a connection that is then closed.
 fn refuse(stream: &UnixStream, why: &str) {
     let _ = (&*stream).write_all(reply(&Value::Null, &Err(why.into())).as_bytes());
+}
+
+/// What a command answers.
+enum Answer {
+    Text(String),
+    Pieces(Pieces),
+}
+
+/// Sends an answer, and tells it in the log.
+fn send(stream: &UnixStream, id: &Value, answer: Result<Answer, String>) -> io::Result<()> {
+    let log = |kind: &str, text: &str| {
+        // The log's copy of a text may be long.
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let text = Value::from(text);
+            tracing::debug!("replying with {kind}, id={id}: {text}");
+        }
+    };
+    let mut stream = BufWriter::new(stream);
+    let text = match answer {
+        Ok(Answer::Pieces(pieces)) => {
+            tracing::debug!("replying with success, id={id}, in pieces");
+            // With a panic, which is our bug, the text ends in the middle, and the connection with it.
+            let written = catch_unwind(AssertUnwindSafe(|| write_pieces(&mut stream, id, pieces)));
+            written.unwrap_or_else(|_| Err(io::Error::other("a bug of the switch ended the reply")))?;
+            return stream.flush();
+        }
+        Ok(Answer::Text(text)) => Ok(text),
+        Err(text) => Err(text),
+    };
+    text.as_ref().map_or_else(|error| log("error", error), |text| log("success", text));
+    write_reply(&mut stream, id, &text)?;
+    stream.flush()
 }
 
 /// Answers requests until the client leaves or errs.
@@ -166,20 +209,22 @@ fn serve(stream: &UnixStream, state: &State) {
         let params = params.as_array().map_or(&[][..], Vec::as_slice);
         let mut streamed = None;
         // A panic is our bug; it must not end the switch.
-        let answer = catch_unwind(AssertUnwindSafe(|| match state.commands.stream(&request.method, params) {
-            Some(begun) => begun.map(|stream| {
-                streamed = Some(stream);
-                String::new()
-            }),
-            None => state.commands.call(&request.method, params),
+        let answer = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(begun) = state.commands.pieces(&request.method, params) {
+                return begun.map(Answer::Pieces);
+            }
+            match state.commands.stream(&request.method, params) {
+                Some(begun) => begun.map(|stream| {
+                    streamed = Some(stream);
+                    Answer::Text(String::new())
+                }),
+                None => state.commands.call(&request.method, params).map(Answer::Text),
+            }
         }))
         .unwrap_or_else(|_| {
             Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
         });
-        let (kind, text) = answer.as_ref().map_or_else(|error| ("error", error), |text| ("success", text));
-        let text = Value::from(text.as_str());
-        tracing::debug!("replying with {kind}, id={}: {text}", request.id);
-        let sent = (&*stream).write_all(reply(&request.id, &answer).as_bytes());
+        let sent = send(stream, &request.id, answer);
         state.in_flight.fetch_sub(1, Ordering::SeqCst);
         if let Err(e) = sent {
             return tracing::debug!("control connection closed: {e}");

@@ -33,6 +33,11 @@ impl KernelRoutes {
         *self = KernelRoutes { monitor: Monitor::Disabled, known: Vec::new() };
     }
 
+    /// How many there were when they were last read.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// The routes that there are now.
     pub fn read(&mut self) -> &[SystemRoute] {
         let is_stale = match &mut self.monitor {

@@ -52,4 +52,6 @@ pub use ports::PortEntry;
 pub use qos::{QosStatus, QueueCounters, QueueStatus, types as qos_types};
 pub use revalidator::RevalidatorFigures;
 pub use sources::{ParsedSources, SourceKind};
-pub use switch::{DatapathRef, DpifError, Lookups, LoosePort, MadeDatapath, Outcome, PortStatus, Switch, Usage};
+pub use switch::{
+    DatapathRef, DpifError, LimitUsage, Lookups, LoosePort, MadeDatapath, Outcome, PortStatus, Switch, Usage,
+};

@@ -6,6 +6,7 @@
 mod bfd;
 mod bundles;
 mod datapaths;
+mod limits;
 mod openflow;
 mod ports;
 mod reconfigure;
@@ -14,6 +15,7 @@ mod tables;
 mod tunnels;
 
 pub use datapaths::{DatapathRef, DpifError, LoosePort, MadeDatapath};
+pub use limits::LimitUsage;
 pub use ports::PortStatus;
 pub use reconfigure::Outcome;
 

@@ -106,6 +106,19 @@ impl Conntrack {
         self.table.for_each(keep, |connection| each(&ConnEntry::of(connection, now_ms)));
     }
 
+    /// Into how many parts [`Conntrack::dump_part`] divides the connections.
+    pub fn parts(&self) -> usize {
+        self.table.shards()
+    }
+
+    /// The connections of one part that `filter` selects. No lock is held in between.
+    pub fn dump_part(&self, part: usize, filter: &Filter, now_ms: u64) -> Vec<ConnEntry> {
+        let keep = |connection: &Connection| {
+            !connection.is_over(now_ms) && filter.names(&connection.original, &connection.reply)
+        };
+        self.table.of_shard(part, keep).iter().map(|connection| ConnEntry::of(connection, now_ms)).collect()
+    }
+
     /// The number of connections, without those that were removed (`ct-get-nconns`).
     pub fn connections(&self) -> u32 {
         self.limits.all().count

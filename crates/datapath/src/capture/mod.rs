@@ -175,6 +175,13 @@ impl Datapath {
         control.wait_for(&removed, control.workers.len());
     }
 
+    /// Packets of the capture and PMD with most that wait to be taken, and how many may.
+    pub(crate) fn captured_usage(&self) -> (usize, usize) {
+        let queues: Vec<_> = self.control().captures.iter().map(|active| Arc::clone(&active.receivers)).collect();
+        let usages = queues.iter().flat_map(|queue| queue.lock().iter().map(Receiver::usage).collect::<Vec<_>>());
+        usages.max().unwrap_or((0, queue::PACKETS_MAX))
+    }
+
     /// The captures that there are.
     pub fn captures(&self) -> usize {
         self.control().captures.len()

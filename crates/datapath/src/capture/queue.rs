@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 
 /// Packets that wait at most.
-const PACKETS_MAX: usize = 4096;
+pub(super) const PACKETS_MAX: usize = 4096;
 
 /// Bytes of packets that wait at most.
 const BYTES_MAX: usize = 8 << 20;
@@ -74,6 +74,11 @@ impl Receiver {
             self.fill.packets.fetch_sub(1, Ordering::Release);
             into.push(packet);
         }
+    }
+
+    /// How many packets wait, and how many may.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.fill.packets.load(Ordering::Relaxed), PACKETS_MAX)
     }
 
     pub fn overruns(&self) -> u64 {

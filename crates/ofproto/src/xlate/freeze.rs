@@ -16,6 +16,9 @@ use sluice_ofp::OfAction;
 use sluice_sync::try_in_passing;
 use std::sync::Arc;
 
+/// What a freeze takes out of the budget of work: its state is a kilobyte, and is looked for among all others.
+const FREEZE_STEPS: usize = 8;
+
 impl Translator<'_> {
     pub(super) fn trigger_freeze(&mut self) {
         self.exit = true;
@@ -68,6 +71,9 @@ impl Translator<'_> {
 
     /// The id of a state. If there are too many, none, and the translation fails.
     pub(super) fn freeze(&mut self, frozen: Frozen) -> Option<Arc<Recirculation>> {
+        if !self.charge(FREEZE_STEPS) {
+            return None;
+        }
         let mut ids = self.recirculations()?;
         let frozen = ids.freeze(frozen, self.ingress, self.now_ms);
         drop(ids);

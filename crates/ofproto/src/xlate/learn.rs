@@ -1,17 +1,27 @@
 //! Actions that change tables: `learn` and `fin_timeout`.
 
 use super::Translator;
-use crate::rule_select::{has_at_least, is_learned};
+use crate::rule_select::is_learned;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::{FieldId, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
 use sluice_ofp::ofpact::{Learn, LearnSource, LearnTarget};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
+use std::collections::HashSet;
 use std::sync::Arc;
+
+/// What a `learn` takes out of the budget of work beside its specifications: it makes a rule of more than a kilobyte.
+const LEARN_STEPS: usize = 8;
+
+/// Entries of the xlate cache that are looked through for a step.
+const ENTRIES_A_STEP: usize = 16;
 
 impl Translator<'_> {
     /// Makes a rule from the packet. The control thread adds it later; whether the limit allows it is decided here, by
     /// the current tables.
     pub(super) fn learn(&mut self, learn: &Learn) {
+        if !self.charge(LEARN_STEPS + learn.specs.len()) {
+            return;
+        }
         for spec in &learn.specs {
             if let LearnSource::Field(src) = spec.source {
                 self.look_at_field(src.field, src.mask());
@@ -43,23 +53,29 @@ impl Translator<'_> {
     /// those that this packet has learned before. The megaflow keeps the answer, so it depends on the table's rules.
     fn is_below_limit(&mut self, learn: &Learn, flow: &FlowMod) -> bool {
         self.depend_on(Dependency::TableCapacity(learn.table));
+        // Those before it are looked through: with a thousand of them in one translation that is the most of its work.
+        let own = (self.bridge.id, flow.table, flow.new_cookie);
+        let is_same_table = |entry: &&XcEntry| matches!(entry, XcEntry::Learn { bridge, flow: other, .. } if (*bridge, other.table, other.new_cookie) == own);
+        let before = self.xcache.iter().filter(is_same_table).count();
+        if !self.charge(before + self.xcache.len() / ENTRIES_A_STEP) {
+            return false;
+        }
         let version = self.state.tables_version;
-        let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
+        let table = self.bridge.tables.get(usize::from(learn.table));
+        let rules = table.and_then(|table| table.rules.as_deref());
         let is_there =
             |fm: &FlowMod| rules.is_some_and(|r| r.find_exact(&fm.matches, fm.priority.into(), version).is_some());
-        let mut learned_now: Vec<&FlowMod> = Vec::new();
-        for entry in &self.xcache {
-            let XcEntry::Learn { bridge, flow: other, .. } = entry else { continue };
-            let is_same_cookie =
-                (*bridge, other.table, other.new_cookie) == (self.bridge.id, flow.table, flow.new_cookie);
-            if is_same_cookie && !is_there(other) && !learned_now.iter().any(|fm| is_same_rule(fm, other)) {
-                learned_now.push(other);
+        let mut learned_now = HashSet::new();
+        for entry in self.xcache.iter().filter(is_same_table) {
+            let XcEntry::Learn { flow: other, .. } = entry else { continue };
+            if !is_there(other) {
+                learned_now.insert((other.priority, &other.matches));
             }
         }
         let left = learn.limit.saturating_sub(learned_now.len() as u32);
         is_learned(self.bridge, flow, learn.limit, version).is_some()
-            || learned_now.iter().any(|fm| is_same_rule(fm, flow))
-            || left > 0 && rules.is_none_or(|rules| !has_at_least(rules, learn.cookie, left))
+            || learned_now.contains(&(flow.priority, &flow.matches))
+            || left > 0 && table.is_none_or(|table| table.cookies.of(learn.cookie) < left)
     }
 
     /// Lowers the timeouts of the rule when a TCP connection closes.
@@ -70,11 +86,6 @@ impl Translator<'_> {
             self.xcache.push(XcEntry::FinTimeout { bridge, rule, idle, hard });
         }
     }
-}
-
-/// Whether one would replace the other.
-fn is_same_rule(a: &FlowMod, b: &FlowMod) -> bool {
-    (a.priority, &a.matches) == (b.priority, &b.matches)
 }
 
 /// The change of rules that a `learn` makes.

@@ -1,6 +1,10 @@
 use super::*;
-use crate::message::connection::BundleStep;
+use crate::PacketOut;
+use crate::bundle::OTHERS_MAX;
+use crate::message::connection::{BundleAdd, BundleStep};
 use crate::message::flow_mod::FlowModMessage;
+use sluice_fate::Limit;
+use sluice_flow::Match;
 use sluice_ofp::{FlowCommand, FlowMod};
 
 fn open(version: Version) -> Session {
@@ -119,6 +123,32 @@ fn a_bundle_waits_for_its_commit() {
     assert_eq!(crate::bundled(&commit.messages, false).map(|(_, m)| m).collect::<Vec<_>>(), [inner]);
     say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 5);
     assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleBadId)));
+}
+
+/// Packets and changes of ports are read before a bundle is carried out, so they are few; changes of rules are as many as
+/// there is memory for.
+#[test]
+fn a_bundle_has_so_many_packets_at_most() {
+    let mut session = open(Version::V14);
+    let flow = FlowModMessage {
+        flow: FlowMod::new(FlowCommand::Delete),
+        buffer_id: None,
+        format: Format::Standard,
+        table_in_command: false,
+    };
+    let flow = Message::FlowMod(Box::new(flow));
+    let packet = PacketOut { buffer_id: None, metadata: Match::ANY, actions: Vec::new(), data: vec![0; 60] };
+    let packet = Message::PacketOut(Box::new(packet));
+    let mut add = |inner: &Message, xid| {
+        let message = inner.write(Version::V14, xid);
+        session.push(&Message::BundleAdd(BundleAdd { id: 5, flags: 3, message }).write(Version::V14, xid));
+        session.next_event()
+    };
+    let before = Limit::BundledPackets.count();
+    (0..OTHERS_MAX as u32).for_each(|xid| assert_eq!(add(&packet, xid), None));
+    assert_eq!(add(&packet, 7), Some(Event::Refused(Error::BundleMsgTooMany)));
+    assert!(Limit::BundledPackets.count() > before);
+    (0..OTHERS_MAX as u32).for_each(|xid| assert_eq!(add(&flow, xid), None));
 }
 
 #[test]

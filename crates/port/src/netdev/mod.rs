@@ -10,7 +10,7 @@ pub(crate) mod sys;
 pub use addresses::device_addresses;
 pub use link_monitor::{LinkChanges, LinkMonitor};
 pub use neighbour::{NextHop, neighbour_mac, next_hop};
-pub use routes::{KernelRoute, RouteMonitor, kernel_routes};
+pub use routes::{KernelRoute, ROUTES_MAX, RouteMonitor, kernel_routes};
 
 use crate::{DeviceStatus, OpenError, PortInfo};
 use std::io;

@@ -21,7 +21,7 @@ const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 const DATAGRAM_BYTES: usize = 32 << 10;
 
 /// Routes that are read at most.
-const ROUTES_MAX: usize = 65_536;
+pub const ROUTES_MAX: usize = 65_536;
 
 /// The tables default, main and local; rules choose the others. Source: rtnetlink(7).
 const TABLES: std::ops::RangeInclusive<u32> = 253..=255;

@@ -2,12 +2,15 @@
 
 use super::{Reply, options};
 use crate::config::read_source;
+use crate::process::Process;
 use crate::program;
 use crate::text::rules;
 use sluice_ofp::text::FlowLine;
 use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_unixctl::Pieces;
 use sluice_vswitch::Switch;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What OVS answers when a bridge is not there.
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
@@ -69,14 +72,16 @@ pub fn replace_flows(switch: &Switch, args: &[&str]) -> Reply {
     Ok(String::new())
 }
 
-pub fn dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+pub fn dump_flows(process: &Arc<Process>, args: &[&str]) -> Result<Pieces, String> {
+    let switch = process.switch();
     // As in OVS, the bridge is the last argument; nothing here is offloaded, so there are no such statistics.
     let bridge = args[args.len() - 1];
     check_known(switch, bridge)?;
     // With what the megaflows have carried until now.
     switch.revalidate();
     let line = |line: &FlowLine<'_>| line.display_in_bridge().to_string();
-    rules::dump(switch.ofproto(), bridge, switch.now_ms(), line).map_err(text)
+    let dump = rules::dump(switch.ofproto(), bridge, switch.now_ms(), line).map_err(text)?;
+    Ok(Box::new(dump))
 }
 
 pub fn add_port(switch: &Switch, args: &[&str]) -> Reply {

@@ -2,10 +2,13 @@
 
 use super::Reply;
 use super::options::names_datapath;
+use crate::process::Process;
 use crate::program;
 use sluice_conntrack::{Conntrack, Filter, Timeout, TimeoutPolicy, text};
+use sluice_unixctl::Pieces;
 use sluice_vswitch::Switch;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// An error as dpctl words it.
 pub(super) fn invalid<T>(what: impl std::fmt::Display) -> Result<T, String> {
@@ -65,16 +68,17 @@ fn zone_at_end(words: &mut Vec<&str>) -> Option<u16> {
     Some(zone)
 }
 
-pub fn dump(switch: &Switch, args: &[&str]) -> Reply {
+pub fn dump(process: &Arc<Process>, args: &[&str]) -> Result<Pieces, String> {
     let mut words = Words::parse(args)?;
     let filter = Filter::zone(zone_at_end(&mut words.rest));
     words.end()?;
-    let mut out = String::new();
-    tracker(switch).dump(&filter, switch.now_ms(), |entry| {
-        out += &text::entry(entry, words.more, words.statistics);
-        out.push('\n');
-    });
-    Ok(out)
+    let (process, now_ms) = (Arc::clone(process), process.switch().now_ms());
+    let (more, statistics) = (words.more, words.statistics);
+    let parts = 0..tracker(process.switch()).parts();
+    Ok(Box::new(parts.map(move |part| {
+        let entries = tracker(process.switch()).dump_part(part, &filter, now_ms);
+        entries.iter().map(|entry| text::entry(entry, more, statistics) + "\n").collect()
+    })))
 }
 
 pub fn flush(switch: &Switch, args: &[&str]) -> Reply {

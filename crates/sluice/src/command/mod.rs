@@ -27,12 +27,12 @@ mod settings;
 mod time;
 mod tunnel;
 
-pub use limits::usage;
+pub use limits::{note_peaks, usage};
 
 use crate::process::Process;
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;
-use sluice_unixctl::{Commands, Streamed};
+use sluice_unixctl::{Commands, Pieces, Streamed};
 use sluice_vswitch::Switch;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -72,6 +72,8 @@ enum Run {
     Switch(fn(&Switch, &[&str]) -> Reply),
     /// For commands about the process that runs it.
     Process(fn(&Process, &[&str]) -> Reply),
+    /// For commands whose reply may be long: it is made while it is sent.
+    Pieces(fn(&Arc<Process>, &[&str]) -> Result<Pieces, String>),
     /// For commands that go on sending when they have answered.
     Stream(fn(&Arc<Process>, &[&str]) -> Result<Streamed, String>),
 }
@@ -97,6 +99,15 @@ const fn process_command(
     Command { name, usage, args, run: Run::Process(run) }
 }
 
+const fn long_command(
+    name: &'static str,
+    usage: &'static str,
+    args: RangeInclusive<usize>,
+    run: fn(&Arc<Process>, &[&str]) -> Result<Pieces, String>,
+) -> Command {
+    Command { name, usage, args, run: Run::Pieces(run) }
+}
+
 /// Every command, by name.
 const COMMANDS: &[Command] = &[
     command("bfd/set-forwarding", "[interface] normal|false|true", 1..=2, bfd::set_forwarding),
@@ -119,9 +130,9 @@ const COMMANDS: &[Command] = &[
     command("bridge/del-groups", "bridge [group]", 1..=2, group::delete),
     command("bridge/del-meters", "bridge [meter]", 1..=2, meter::delete),
     command("bridge/del-port", "bridge name", 2..=2, bridge::del_port),
-    command("bridge/dump-flows", "[--offload-stats] bridge", 1..=2, bridge::dump_flows),
-    command("bridge/dump-group-stats", "bridge", 1..=1, group::dump_stats),
-    command("bridge/dump-groups", "bridge", 1..=1, group::dump),
+    long_command("bridge/dump-flows", "[--offload-stats] bridge", 1..=2, bridge::dump_flows),
+    long_command("bridge/dump-group-stats", "bridge", 1..=1, group::dump_stats),
+    long_command("bridge/dump-groups", "bridge", 1..=1, group::dump),
     command("bridge/dump-meters", "bridge", 1..=1, meter::dump),
     command("bridge/insert-buckets", "bridge group", 2..=2, group::insert_buckets),
     command("bridge/meter-stats", "bridge", 1..=1, meter::stats),
@@ -154,9 +165,9 @@ const COMMANDS: &[Command] = &[
     command("dpctl/del-flow", "[dp] flow", 1..=ANY, dpctl_flows::del_flow),
     command("dpctl/del-flows", "[dp] [file]", 0..=ANY, dpctl_flows::del_flows),
     command("dpctl/del-if", "dp iface...", 2..=ANY, dpctl_ports::del_if),
-    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, conntrack::dump),
+    long_command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, conntrack::dump),
     command("dpctl/dump-dps", "", 0..=0, datapath::dpctl_dump_dps),
-    command(
+    long_command(
         "dpctl/dump-flows",
         "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]",
         0..=8,
@@ -200,7 +211,7 @@ const COMMANDS: &[Command] = &[
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_show),
     command("dpif/dump-dps", "", 0..=0, datapath::dpif_dump_dps),
-    command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, megaflows::dpif_dump_flows),
+    long_command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, megaflows::dpif_dump_flows),
     command("dpif/set-dp-features", "bridge", 1..=3, features::set),
     command("dpif/show", "", 0..=0, datapath::dpif_show),
     command("dpif/show-dp-features", "bridge", 1..=1, features::show),
@@ -335,8 +346,27 @@ impl Commands for CommandTable {
         match command.run {
             Run::Switch(run) => run(self.0.switch(), &texts),
             Run::Process(run) => run(&self.0, &texts),
+            Run::Pieces(run) => Ok(run(&self.0, &texts)?.collect()),
             Run::Stream(_) => Err(format!("\"{name}\" needs a connection of its own")),
         }
+    }
+
+    fn pieces(&self, name: &str, args: &[Value]) -> Option<Result<Pieces, String>> {
+        let command = COMMANDS.iter().find(|command| command.name == name)?;
+        let Run::Pieces(run) = command.run else { return None };
+        let heartbeat = Heartbeat::of("ctl-conn");
+        let begun = {
+            let _busy = heartbeat.begin(command.name);
+            command.texts(args).and_then(|texts| run(&self.0, &texts))
+        };
+        Some(begun.map(|mut pieces| {
+            // The time in which the client reads is not the thread's work.
+            let next = move || {
+                let _busy = heartbeat.begin(command.name);
+                pieces.next()
+            };
+            Box::new(std::iter::from_fn(next)) as Pieces
+        }))
     }
 
     fn stream(&self, name: &str, args: &[Value]) -> Option<Result<Streamed, String>> {

@@ -1,6 +1,7 @@
 //! A client of the Prometheus endpoint: it sends the head of a request, and gets one answer.
 
 use rustix::event::PollFlags;
+use sluice_fate::{Held, Limit};
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
@@ -15,6 +16,7 @@ pub struct Client<S = TcpStream> {
     stream: S,
     deadline_ms: u64,
     state: ClientState,
+    _place: Held,
 }
 
 enum ClientState {
@@ -32,7 +34,12 @@ impl Client {
     /// If the socket cannot be made not to block.
     pub fn new(stream: TcpStream, now_ms: u64) -> Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Client { stream, deadline_ms: now_ms + CLIENT_WITHIN_MS, state: ClientState::Asking(Vec::new()) })
+        Ok(Client {
+            stream,
+            deadline_ms: now_ms + CLIENT_WITHIN_MS,
+            state: ClientState::Asking(Vec::new()),
+            _place: Limit::MetricsClients.hold(),
+        })
     }
 
     /// Its socket.
@@ -168,7 +175,7 @@ mod tests {
     fn client(gives: &[Option<&str>]) -> Client<Socket> {
         let gives = gives.iter().map(|part| part.map(|part| part.as_bytes().to_vec())).collect();
         let stream = Socket { gives, takes: usize::MAX, written: Vec::new() };
-        Client { stream, deadline_ms: 0, state: ClientState::Asking(Vec::new()) }
+        Client { stream, deadline_ms: 0, state: ClientState::Asking(Vec::new()), _place: Limit::MetricsClients.hold() }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Clients at the same time. Prometheus makes one connection; a few more watch by hand.
-const CLIENTS_MAX: usize = 32;
+pub const CLIENTS_MAX: usize = 32;
 
 /// How long the thread rests when no connection can be accepted: there are no descriptors left, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -15,7 +15,27 @@ impl Commands for Echo {
             _ => Err(format!("no {name}")),
         }
     }
+
+    fn pieces(&self, name: &str, args: &[Value]) -> Option<Result<Pieces, String>> {
+        let lines = |n: usize| {
+            PIECES_MADE.fetch_add(1, Ordering::SeqCst);
+            assert!(n < 1000, "on purpose");
+            format!("{n:7}\n").repeat(PIECE_BYTES / 8)
+        };
+        match name {
+            "count" => {
+                let last = args.first().and_then(Value::as_str)?.parse::<usize>();
+                Some(last.map(|last| Box::new((0..last).map(lines)) as Pieces).map_err(|e| e.to_string()))
+            }
+            _ => None,
+        }
+    }
 }
+
+/// Pieces that `count` has made, in all tests.
+static PIECES_MADE: AtomicUsize = AtomicUsize::new(0);
+
+const PIECE_BYTES: usize = 1 << 16;
 
 struct Bench {
     _dir: tempfile::TempDir,
@@ -108,6 +128,31 @@ fn what_is_no_request_gets_an_error_and_the_server_goes_on() {
         assert!(reply.contains(error), "{shown}: {reply}");
         assert_eq!(ask(&bench.path, "echo", &["still", "here"]), Ok("still here\n".into()));
     }
+}
+
+/// Clients that ask for a long reply and do not read have a few pieces of it made; one that reads gets all of it. A piece
+/// that fails ends its connection only.
+#[test]
+fn a_long_reply_is_made_as_its_client_reads() {
+    let bench = listening();
+    let request = br#"{"id":1,"method":"count","params":["900"]}"#;
+    let stalled: Vec<_> = (0..8).map(|_| UnixStream::connect(&bench.path).unwrap()).collect();
+    stalled.iter().for_each(|mut stream| stream.write_all(request).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    let mut before = usize::MAX;
+    // Until no more are made: what a socket holds is some hundred kilobytes.
+    while before != PIECES_MADE.load(Ordering::SeqCst) || before == 0 {
+        assert!(Instant::now() < deadline);
+        before = PIECES_MADE.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(before < 8 * 64, "{before} pieces for clients that do not read");
+    let text = ask(&bench.path, "count", &["900"]).unwrap();
+    assert_eq!((text.len(), text.lines().last()), (900 * PIECE_BYTES, Some("    899")));
+    assert_eq!(ask(&bench.path, "count", &["x"]), Err("invalid digit found in string\n".into()));
+    let cut = abuse(&bench.path, br#"{"id":1,"method":"count","params":["2000"]}"#);
+    assert!(cut.len() > 1000 * PIECE_BYTES && !cut.ends_with('}'), "{} bytes", cut.len());
+    assert_eq!(ask(&bench.path, "echo", &["on"]), Ok("on\n".into()));
 }
 
 #[test]

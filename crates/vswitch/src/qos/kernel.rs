@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// The number of queues that a discipline may have. Source: Open vSwitch lib/netdev-linux.c, `HTB_N_QUEUES`.
-const QUEUES_MAX: u32 = 0xf000;
+pub(super) const QUEUES_MAX: u32 = 0xf000;
 
 /// A discipline that is in force.
 #[derive(Debug)]
@@ -113,6 +113,11 @@ impl KernelQos {
                 Err(error) => log_failure(name, &format!("set queue {number}"), &error),
             }
         }
+    }
+
+    /// How many queues it has.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
     }
 
     /// Gives the device its usual discipline.

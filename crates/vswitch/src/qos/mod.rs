@@ -13,7 +13,7 @@ pub use policer::{EGRESS_POLICER, TRTCM_POLICER};
 
 use crate::assembly::Assembly;
 use crate::desired::{Port, Qos};
-use kernel::KernelQos;
+use kernel::{KernelQos, QUEUES_MAX};
 use parking_lot::Mutex;
 use policer::PolicerQos;
 use sluice_action::PortNo;
@@ -22,6 +22,7 @@ use sluice_datapath::Datapath;
 use sluice_policer::IngressPolicer;
 use sluice_tc::{Device, Discipline, Settings, TrafficControl};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The queue of packets that name none.
 const DEFAULT_QUEUE: u32 = 0;
@@ -89,7 +90,11 @@ pub fn types(kind: &str) -> &'static [&'static str] {
 
 /// The QoS that is in force, by datapath port.
 #[derive(Debug, Default)]
-pub struct QosTable(Mutex<Inner>);
+pub struct QosTable {
+    inner: Mutex<Inner>,
+    /// Queues of the device with most. The lock is held while the kernel is asked, so this is beside it.
+    most_queues: AtomicUsize,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -116,7 +121,7 @@ impl Inner {
 impl QosTable {
     /// The QoS of a port, with its counters.
     pub fn status(&self, number: PortNo) -> Option<QosStatus> {
-        let Inner { ports, control } = &mut *self.0.lock();
+        let Inner { ports, control } = &mut *self.inner.lock();
         match ports.get(&number)? {
             PortQos::Kernel(qos) => Some(qos.status(control.as_mut()?)),
             PortQos::Policer(qos) => Some(qos.status()),
@@ -131,7 +136,7 @@ impl QosTable {
 
     /// Makes the QoS of an open port as it is to be.
     fn apply(&self, datapath: &Datapath, number: PortNo, port: &Port) {
-        let inner = &mut *self.0.lock();
+        let inner = &mut *self.inner.lock();
         let wanted = port.qos.as_deref().filter(|qos| !qos.kind.is_empty());
         match (way(&port.kind), wanted) {
             (Way::Kernel, wanted) => inner.apply_kernel(datapath, number, port, wanted),
@@ -147,31 +152,46 @@ impl QosTable {
                 }
             }
         }
+        self.most_queues.store(inner.most_queues(), Relaxed);
     }
 
     /// A port's device is about to be closed, and is to be as it was.
     fn remove(&self, number: PortNo) {
-        let inner = &mut *self.0.lock();
+        let inner = &mut *self.inner.lock();
         if let Some(PortQos::Kernel(qos)) = inner.ports.remove(&number)
             && let Ok(control) = inner.control()
         {
             qos.remove(control);
         }
+        self.most_queues.store(inner.most_queues(), Relaxed);
+    }
+
+    /// How many queues the device with most has, and how many one may have.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.most_queues.load(Relaxed), QUEUES_MAX as usize)
     }
 
     /// A port's device was closed, and opened again: policers are gone, disciplines stay as long as the device.
     fn forget_policer(&self, number: PortNo) {
-        self.0.lock().ports.retain(|other, qos| *other != number || matches!(qos, PortQos::Kernel(_)));
+        self.inner.lock().ports.retain(|other, qos| *other != number || matches!(qos, PortQos::Kernel(_)));
     }
 
     /// Puts all devices back.
     pub(crate) fn remove_all(&self) {
-        let numbers: Vec<_> = self.0.lock().ports.keys().copied().collect();
+        let numbers: Vec<_> = self.inner.lock().ports.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.remove(number));
     }
 }
 
 impl Inner {
+    fn most_queues(&self) -> usize {
+        let queues = self.ports.values().map(|qos| match qos {
+            PortQos::Kernel(qos) => qos.queues(),
+            PortQos::Policer(_) => 0,
+        });
+        queues.max().unwrap_or_default()
+    }
+
     fn apply_kernel(&mut self, datapath: &Datapath, number: PortNo, port: &Port, wanted: Option<&Qos>) {
         let status = datapath.device_status(&[number]).pop().flatten();
         let Some(status) = status.filter(|status| status.ifindex != 0) else { return };

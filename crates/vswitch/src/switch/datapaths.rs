@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Datapaths that a user may make: each has threads and caches of its own.
-const DATAPATHS_MAX: usize = 16;
+pub(super) const DATAPATHS_MAX: usize = 16;
 
 /// Megaflows of such a datapath, which a user has put one by one.
 const MEGAFLOWS_MAX: u32 = 1 << 16;

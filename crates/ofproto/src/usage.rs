@@ -1,0 +1,53 @@
+//! How much of what the tables bound is in use.
+
+use crate::meter::METERS_MAX;
+use crate::mirror::MIRRORS_MAX;
+use crate::ofproto::{Ofproto, Writer};
+use crate::removed::WAITING_MAX;
+use crate::transaction::VACANCY_EVENTS_MAX;
+use sluice_fate::Limit;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// How many announcements wait. They are under the writer's lock, which a large change holds for long: so that whoever
+/// asks does not wait for it, each change notes their numbers here.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingNews {
+    removed: AtomicUsize,
+    vacancy_events: AtomicUsize,
+}
+
+impl WaitingNews {
+    /// Notes how many wait now.
+    pub fn note(&self, writer: &Writer) {
+        self.removed.store(writer.removed.waiting(), Relaxed);
+        self.vacancy_events.store(writer.vacancy_events.len(), Relaxed);
+    }
+}
+
+impl Ofproto {
+    /// How much of a resource is in use, and its bound; `None` if it is not of the tables. Where bridges or ports have a
+    /// bound each, it is the one that is nearest to it.
+    pub fn limit_usage(&self, limit: Limit) -> Option<(usize, usize)> {
+        let shared = &self.0;
+        Some(match limit {
+            Limit::RecircIds => self.recirc_usage(),
+            Limit::RuleMemory => shared.rule_memory.usage(),
+            Limit::Neighbours => shared.neighbours.usage(),
+            Limit::Effects => shared.effects.usage(),
+            Limit::RemovedRules => (shared.waiting_news.removed.load(Relaxed), WAITING_MAX),
+            Limit::VacancyEvents => (shared.waiting_news.vacancy_events.load(Relaxed), VACANCY_EVENTS_MAX),
+            Limit::MacEntries => {
+                let state = self.state();
+                let tables = state.bridges.iter().map(|bridge| bridge.macs.read().sizes());
+                let learned = tables.map(|(entries, most, statics)| (entries.saturating_sub(statics), most));
+                learned.max_by_key(|(learned, most)| learned * 1000 / most.max(&1)).unwrap_or_default()
+            }
+            Limit::Meters => (self.state().bridges.iter().map(|bridge| bridge.meters.len()).sum(), METERS_MAX as usize),
+            Limit::Mirrors => {
+                let state = self.state();
+                (state.bridges.iter().map(|bridge| bridge.mirrors.len()).max().unwrap_or_default(), MIRRORS_MAX)
+            }
+            _ => return None,
+        })
+    }
+}
