@@ -38,7 +38,7 @@ unsafe fn gather_32<const SCALE: i32>(base: *const i32, width: u32, probes: Prob
     for ((start, step), out) in start.iter().zip(step).zip(out) {
         // SAFETY: 32 bytes each; loads need no alignment.
         let (mut row, step) =
-            unsafe { (_mm256_loadu_si256(start.as_ptr().cast()), _mm256_loadu_si256(step.as_ptr().cast())) };
+            unsafe { (_mm256_lddqu_si256(start.as_ptr().cast()), _mm256_lddqu_si256(step.as_ptr().cast())) };
         let mut bits = _mm256_set1_epi32(width as i32);
         for _ in 0..probes.n {
             // SAFETY: the indices are masked.

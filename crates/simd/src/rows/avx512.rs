@@ -67,7 +67,7 @@ unsafe fn gather_64(base: *const i64, probes: Probes<'_>, out: &mut [u64]) {
     for ((start, step), out) in start.iter().zip(step).zip(out) {
         // SAFETY: 32 bytes each; loads need no alignment.
         let (mut row, step) =
-            unsafe { (_mm256_loadu_si256(start.as_ptr().cast()), _mm256_loadu_si256(step.as_ptr().cast())) };
+            unsafe { (_mm256_lddqu_si256(start.as_ptr().cast()), _mm256_lddqu_si256(step.as_ptr().cast())) };
         let mut bits = _mm512_set1_epi64(-1);
         for _ in 0..probes.n {
             // SAFETY: the indices are masked.

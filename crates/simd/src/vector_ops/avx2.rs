@@ -1,4 +1,8 @@
 //! AVX2: half a line in a register.
+//!
+//! A compiler that does not know the processor takes a load of 32 bytes without alignment (`loadu`) apart: two loads of 16
+//! bytes and an insertion, as suits the first processors with AVX, which had no AVX2. `lddqu` is the same load and stays
+//! one instruction, also where it would better be a constant. There is no such store: what is read again soon is aligned.
 
 use super::{Columns, NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
 use crate::hash::{MaskedWord, SPREAD};
@@ -24,7 +28,7 @@ impl Avx2 {
         assert!(size_of_val(line) == 64 && at < 2);
         // SAFETY: a `self` exists only if the processor has AVX2. The unaligned load reads 32 of the 64 bytes that were
         // asserted.
-        unsafe { _mm256_loadu_si256(line.as_ptr().cast::<__m256i>().add(at)) }
+        unsafe { _mm256_lddqu_si256(line.as_ptr().cast::<__m256i>().add(at)) }
     }
 
     /// Whether `key & mask == want`, of lines or their words.
@@ -99,7 +103,7 @@ impl Avx2 {
             let mut sum = _mm256_setzero_si256();
             for word in words {
                 let masked =
-                    _mm256_and_si256(self.half(&columns[word.place % 8], at), _mm256_set1_epi64x(word.mask as i64));
+                    _mm256_and_si256(self.half(&columns.0[word.place % 8], at), _mm256_set1_epi64x(word.mask as i64));
                 let both = _mm256_add_epi32(masked, _mm256_set1_epi64x(word.addends as i64));
                 sum = _mm256_add_epi64(sum, _mm256_mul_epu32(both, _mm256_srli_epi64::<32>(both)));
             }
@@ -197,7 +201,7 @@ impl VectorOps for Avx2 {
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
         // SAFETY: a `self` exists only if the processor has AVX2; the load reads the array's 32 bytes.
         unsafe {
-            let have = _mm256_loadu_si256(signatures.as_ptr().cast());
+            let have = _mm256_lddqu_si256(signatures.as_ptr().cast());
             let equal = _mm256_cmpeq_epi16(have, _mm256_set1_epi16(wanted as i16));
             // All ones or zeros survive the saturating pack, in order.
             let bytes = _mm_packs_epi16(_mm256_castsi256_si128(equal), _mm256_extracti128_si256::<1>(equal));
@@ -209,7 +213,7 @@ impl VectorOps for Avx2 {
     fn tags(self, tags: &[u32; 8], wanted: u32) -> u32 {
         // SAFETY: a `self` exists only if the processor has AVX2; the load reads the array's 32 bytes.
         unsafe {
-            let have = _mm256_loadu_si256(tags.as_ptr().cast());
+            let have = _mm256_lddqu_si256(tags.as_ptr().cast());
             let equal = _mm256_cmpeq_epi32(have, _mm256_set1_epi32(wanted as i32));
             _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32
         }
@@ -229,17 +233,17 @@ impl VectorOps for Avx2 {
     }
 
     #[inline(always)]
-    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         let [a, b, c, d, e, f, g, h] = lines;
         for at in 0..2 {
             let first = self.transpose_four([a, b, c, d], at);
             let second = self.transpose_four([e, f, g, h], at);
             for i in 0..4 {
                 let to = columns[4 * at + i].as_mut_ptr().cast::<__m256i>();
-                // SAFETY: a `self` exists only if the processor has AVX2; a column has 64 bytes.
+                // SAFETY: a `self` exists only if the processor has AVX2; a column has 64 bytes, and they are aligned to 64.
                 unsafe {
-                    _mm256_storeu_si256(to, first[i]);
-                    _mm256_storeu_si256(to.add(1), second[i]);
+                    _mm256_store_si256(to, first[i]);
+                    _mm256_store_si256(to.add(1), second[i]);
                 }
             }
         }

@@ -81,7 +81,7 @@ impl VectorOps for Avx512 {
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
         // SAFETY: a `self` exists only if the processor has AVX-512; the load reads the array's 32 bytes.
         unsafe {
-            let have = _mm256_loadu_si256(signatures.as_ptr().cast());
+            let have = _mm256_lddqu_si256(signatures.as_ptr().cast());
             _mm256_cmpeq_epi16_mask(have, _mm256_set1_epi16(wanted as i16))
         }
     }
@@ -90,7 +90,7 @@ impl VectorOps for Avx512 {
     fn tags(self, tags: &[u32; 8], wanted: u32) -> u32 {
         // SAFETY: a `self` exists only if the processor has AVX-512; the load reads the array's 32 bytes.
         unsafe {
-            let have = _mm256_loadu_si256(tags.as_ptr().cast());
+            let have = _mm256_lddqu_si256(tags.as_ptr().cast());
             u32::from(_mm256_cmpeq_epi32_mask(have, _mm256_set1_epi32(wanted as i32)))
         }
     }
@@ -109,7 +109,7 @@ impl VectorOps for Avx512 {
     }
 
     #[inline(always)]
-    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         // SAFETY: a `self` exists only if the processor has AVX-512; a column has 64 bytes.
         unsafe {
             // Words of neighbouring lines side by side: even places, odd places. Then quarters, twice.
@@ -146,7 +146,7 @@ impl VectorOps for Avx512 {
             let mut sum = _mm512_setzero_si512();
             for word in words {
                 let masked =
-                    _mm512_and_si512(self.whole(&columns[word.place % 8]), _mm512_set1_epi64(word.mask as i64));
+                    _mm512_and_si512(self.whole(&columns.0[word.place % 8]), _mm512_set1_epi64(word.mask as i64));
                 let both = _mm512_add_epi32(masked, _mm512_set1_epi64(word.addends as i64));
                 sum = _mm512_add_epi64(sum, _mm512_mul_epu32(both, _mm512_srli_epi64::<32>(both)));
             }

@@ -27,7 +27,9 @@ pub use scalar::Scalar;
 pub const TOGETHER: usize = 8;
 
 /// The words of eight lines by place: `[place][line]`. So one vector holds the same word of several lines.
-pub type Columns = [[u64; TOGETHER]; 8];
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Columns(pub [[u64; TOGETHER]; 8]);
 
 /// Bytes that a permutation reads: Ethernet, IPv4 and L4 up to TCP's flags, and two bytes that are always zero.
 pub const SOURCE: usize = 48;

@@ -46,7 +46,7 @@ impl VectorOps for Scalar {
     }
 
     #[inline(always)]
-    fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns) {
+    fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         for (i, line) in lines.into_iter().enumerate() {
             let words = compare::words(line);
             for place in 0..8 {
@@ -58,7 +58,7 @@ impl VectorOps for Scalar {
     #[inline(always)]
     fn masked_tags<const N: usize>(self, columns: &Columns, words: &[MaskedWord; N]) -> [u32; TOGETHER] {
         std::array::from_fn(|i| {
-            let sum = words.iter().fold(0, |sum: u64, word| word.add_to(sum, columns[word.place % 8][i]));
+            let sum = words.iter().fold(0, |sum: u64, word| word.add_to(sum, columns.0[word.place % 8][i]));
             hash::tag(sum)
         })
     }

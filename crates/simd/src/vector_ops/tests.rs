@@ -60,7 +60,7 @@ impl Kernel for Say<'_> {
         let mut permuted = [[0xa5; 64]; 2];
         ops.permute::<Scrambled>(source, &mask, &want, &mut permuted[0]);
         ops.permute::<Plain>(source, &[u64::MAX; 8], &words[1], &mut permuted[1]);
-        let mut columns = [[0xa5; TOGETHER]; 8];
+        let mut columns = Columns([[0xa5; TOGETHER]; 8]);
         ops.transpose(std::array::from_fn(|i| &lines[i]), &mut columns);
         let term = |place: usize| MaskedWord { place, mask: mask[place % 8], addends: words[2][place % 8] };
         let tags_by_words = [
@@ -117,7 +117,7 @@ fn no_tag_is_zero() {
         type Output = [u32; TOGETHER];
         #[inline(always)]
         fn run<V: VectorOps>(self, ops: V) -> [u32; TOGETHER] {
-            ops.masked_tags::<1>(&[[0; TOGETHER]; 8], &[MaskedWord::default()])
+            ops.masked_tags::<1>(&Columns::default(), &[MaskedWord::default()])
         }
     }
     Isa::available().into_iter().for_each(|isa| assert_eq!(isa.run(Tags), [1; TOGETHER], "{isa:?}"));
@@ -126,10 +126,10 @@ fn no_tag_is_zero() {
 #[test]
 fn columns_are_words_by_place() {
     let lines: [[u8; 64]; TOGETHER] = std::array::from_fn(|line| std::array::from_fn(|i| (line * 8 + i / 8) as u8));
-    let mut columns = [[0; TOGETHER]; 8];
+    let mut columns = Columns::default();
     Scalar.transpose(std::array::from_fn(|i| &lines[i]), &mut columns);
     let word = |line: usize, place: usize| u64::from_ne_bytes([(line * 8 + place) as u8; 8]);
-    assert!((0..64).all(|i| columns[i % 8][i / 8] == word(i / 8, i % 8)));
+    assert!((0..64).all(|i| columns.0[i % 8][i / 8] == word(i / 8, i % 8)));
 }
 
 #[test]
