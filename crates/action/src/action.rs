@@ -1,7 +1,7 @@
 //! Datapath actions.
 
 use crate::{BondTarget, Ct, SFlowAction};
-use sluice_flow::geneve::{GeneveOption, OptionMap};
+use sluice_flow::geneve::GeneveOption;
 use sluice_flow::layout::Span;
 use sluice_flow::{Mac, TunnelKey};
 use sluice_tunnel::TunnelKind;
@@ -87,8 +87,6 @@ pub enum Action {
         backend: PortNo,
         /// What the header is.
         kind: TunnelKind,
-        /// The options of Geneve that fields stand for; `None` if there are none.
-        options: Option<std::sync::Arc<OptionMap>>,
     },
     /// Give a packet without an Ethernet header one with these addresses.
     PushEth {

@@ -241,8 +241,8 @@ mod tests {
     use sluice_flow::layout::Span;
 
     /// A field of each line of a key.
-    const FIELDS: [Span; 5] =
-        [layout::NW_TTL, layout::IPV6_DST, layout::CT_LABEL, layout::MPLS1, layout::TUN_OPTIONS_PRESENT];
+    const FIELDS: [Span; 5] = [layout::NW_TTL, layout::IPV6_DST, layout::CT_LABEL, layout::MPLS1, OPTION];
+    const OPTION: Span = Span { offset: 64 * layout::OPTIONS_LINE + 70, size: 4 };
 
     fn keys() -> impl Strategy<Value = PacketKey> {
         prop::collection::vec((select(&FIELDS[..]), 0..3u8), 0..4).prop_map(|fields| {

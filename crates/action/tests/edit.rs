@@ -195,7 +195,7 @@ fn errors(bytes: &[u8], layers: &Layers) -> Vec<(&'static str, u32)> {
 /// What the key should be after the edit; `None` where the key cannot tell.
 fn patched(bytes: &[u8], before: &FlowKey, header: Header, fields: &[MaskedField]) -> Option<FlowKey> {
     let layers = Layers::of(bytes).unwrap();
-    let mut key = *before;
+    let mut key = before.clone();
     for field in fields {
         let (old, span) = (before.get(field.span).to_vec(), field.span);
         let wire = wire_bits(header, span);

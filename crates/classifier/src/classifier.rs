@@ -70,9 +70,9 @@ impl<R> Classifier<R> {
             if subtable.head(rule.entry).get() != Some(rule.id) {
                 continue;
             }
-            let key = words_of(&subtable.mask.unpack_words(subtable.entry_words(rule.entry).iter().copied()));
+            let key = subtable.mask.unpack_words(subtable.entry_words(rule.entry).iter().copied());
             for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
-                trie.insert(&key, len);
+                trie.insert(&words_of(&key).lines, len);
             }
         }
     }
@@ -162,7 +162,7 @@ impl<R> Classifier<R> {
     }
 
     /// Puts a new rule into its chain and its subtable's list.
-    fn link(&mut self, id: RuleId, subtable_id: u32, key: &KeyWords, priority: u32) -> Option<Displaced<R>> {
+    fn link(&mut self, id: RuleId, subtable_id: u32, key: &KeyWords<'_>, priority: u32) -> Option<Displaced<R>> {
         let subtable = self.subtables[subtable_id as usize].as_deref_mut().expect(SUBTABLE);
         let hashes = subtable.hashes(key);
         if let Some(entry) = subtable.find_entry(key, hashes.whole) {
@@ -177,7 +177,7 @@ impl<R> Classifier<R> {
             }
         } else {
             for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
-                trie.insert(key, len);
+                trie.insert(&key.lines, len);
             }
             self.rules.at_mut(id).entry = subtable.add_entry(key, &hashes, id);
         }
@@ -210,9 +210,10 @@ impl<R> Classifier<R> {
             _ if !was_head => {}
             Some(next) => subtable.set_head(entry, next),
             None => {
-                let key = words_of(&subtable.mask.unpack_words(subtable.entry_words(entry).iter().copied()));
+                let key = subtable.mask.unpack_words(subtable.entry_words(entry).iter().copied());
+                let key = words_of(&key);
                 for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
-                    trie.remove(&key, len);
+                    trie.remove(&key.lines, len);
                 }
                 is_last = subtable.remove_entry(entry, &key);
             }

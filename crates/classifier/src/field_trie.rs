@@ -1,7 +1,7 @@
 //! The prefix tries of address fields, over all rules of a table, and their answers during a lookup.
 
 use crate::mask::StagedMask;
-use crate::stage::KeyWords;
+use crate::stage::LineWords;
 use crate::trie::{Prefixes, Trie};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
@@ -56,7 +56,7 @@ impl TrieField {
     }
 
     /// The field's value in a key, left-aligned at bit 127.
-    fn value(self, key: &KeyWords) -> u128 {
+    fn value(self, key: &LineWords) -> u128 {
         let span = self.span();
         let first = key[span.offset / 8].swap_bytes();
         match span.size {
@@ -106,7 +106,7 @@ impl FieldTrie {
         FieldTrie { field, prefixes }
     }
 
-    pub fn insert(&mut self, key: &KeyWords, len: u8) {
+    pub fn insert(&mut self, key: &LineWords, len: u8) {
         let value = self.field.value(key);
         match &mut self.prefixes {
             AnyTrie::Short(trie) => trie.insert((value >> 96) as u32, len.into()),
@@ -114,7 +114,7 @@ impl FieldTrie {
         }
     }
 
-    pub fn remove(&mut self, key: &KeyWords, len: u8) {
+    pub fn remove(&mut self, key: &LineWords, len: u8) {
         let value = self.field.value(key);
         match &mut self.prefixes {
             AnyTrie::Short(trie) => trie.remove((value >> 96) as u32, len.into()),
@@ -122,7 +122,7 @@ impl FieldTrie {
         }
     }
 
-    fn lookup(&self, key: &KeyWords) -> Prefixes {
+    fn lookup(&self, key: &LineWords) -> Prefixes {
         let ethertype = key[layout::DL_TYPE.offset / 8].swap_bytes() >> (48 - layout::DL_TYPE.offset % 8 * 8);
         if ethertype as u16 != self.field.ethertype() {
             return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // without the field nothing can be ruled out
@@ -155,12 +155,12 @@ pub(crate) fn trie_lens(tries: &[FieldTrie], mask: &StagedMask) -> [u8; MAX_TRIE
 /// asked adds nothing to the mask.
 pub(crate) struct TrieLookups<'a> {
     tries: &'a [FieldTrie],
-    key: &'a KeyWords,
+    key: &'a LineWords,
     answers: [Option<Prefixes>; MAX_TRIES],
 }
 
 impl<'a> TrieLookups<'a> {
-    pub fn new(tries: &'a [FieldTrie], key: &'a KeyWords) -> Self {
+    pub fn new(tries: &'a [FieldTrie], key: &'a LineWords) -> Self {
         TrieLookups { tries, key, answers: [None; MAX_TRIES] }
     }
 
@@ -212,7 +212,7 @@ mod tests {
         key.set_number(layout::NW_SRC, 0x0102_0304);
         key.set_number(layout::NW_DST, 0x0506_0708);
         key.set(layout::IPV6_DST, &[9; 16]);
-        let words = words_of(&key);
+        let words = words_of(&key).lines;
         assert_eq!(TrieField::NwSrc.value(&words) >> 96, 0x0102_0304);
         assert_eq!(TrieField::NwDst.value(&words) >> 96, 0x0506_0708);
         assert_eq!(TrieField::Ipv6Dst.value(&words).to_be_bytes(), [9; 16]);

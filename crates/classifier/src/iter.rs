@@ -3,35 +3,44 @@
 use crate::classifier::Classifier;
 use crate::mask::mask_words;
 use crate::rule::Rule;
-use crate::stage::{KeyWords, words_of};
+use crate::stage::{LineWords, WORDS, words_of};
 use crate::subtable::Subtable;
-use sluice_flow::Match;
+use sluice_flow::{Match, TunMetadata};
 
 /// A match to compare rules with.
 #[derive(Clone)]
 pub struct Criteria {
-    key: KeyWords,
-    mask: KeyWords,
+    key: LineWords,
+    mask: LineWords,
+    /// The same of a tunnel's options.
+    options: TunMetadata,
+    options_mask: TunMetadata,
 }
 
 impl Criteria {
     /// Compares rules with this match.
     pub fn new(matching: &Match) -> Self {
-        let mut criteria = Criteria { key: words_of(&matching.key), mask: [0; crate::stage::WORDS] };
-        mask_words(&matching.mask).iter().for_each(|w| criteria.mask[usize::from(w.index)] |= w.bits);
-        criteria
+        let mut mask = [0; WORDS];
+        let of_lines = mask_words(&matching.mask).into_iter().filter(|w| usize::from(w.index) < WORDS);
+        of_lines.for_each(|w| mask[usize::from(w.index)] |= w.bits);
+        let (options, options_mask) = (matching.key.tun_metadata.clone(), matching.mask.tun_metadata.clone());
+        Criteria { key: words_of(&matching.key).lines, mask, options, options_mask }
     }
 
-    /// The bits that the match has.
-    pub(crate) fn mask(&self) -> &KeyWords {
-        &self.mask
+    /// Whether rules of a subtable look at every bit that the match has.
+    pub(crate) fn covers_rules_of(&self, subtable: &Subtable) -> bool {
+        subtable.mask.covers(&self.mask, &self.options_mask)
     }
 
     /// Whether an entry and this match have the same values in the bits of both masks.
     pub(crate) fn agrees(&self, subtable: &Subtable, entry: u32) -> bool {
         subtable.mask.words().iter().zip(subtable.entry_words(entry)).all(|(w, value)| {
             let at = usize::from(w.index);
-            (value ^ self.key[at]) & self.mask[at] & w.bits == 0
+            let (key, mask) = match at.checked_sub(WORDS) {
+                None => (self.key[at], self.mask[at]),
+                Some(at) => (self.options.word(at), self.options_mask.word(at)),
+            };
+            (value ^ key) & mask & w.bits == 0
         })
     }
 }
@@ -62,7 +71,7 @@ impl<R> Classifier<R> {
             .ranks()
             .iter()
             .map(|rank| self.subtable(rank.subtable))
-            .filter(|subtable| subtable.mask.covers(&criteria.mask))
+            .filter(|subtable| criteria.covers_rules_of(subtable))
             .flat_map(move |subtable| {
                 self.rules.list(&subtable.list).filter(move |rule| criteria.agrees(subtable, rule.entry))
             })

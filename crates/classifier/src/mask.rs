@@ -1,14 +1,14 @@
 //! A mask as the list of its non-zero words, in stage order.
 
 use crate::hash::MaskedHash;
-use crate::stage::{KeyWords, STAGE_WORD_COUNT, STAGE_WORDS, STAGES, or_word, words_of};
+use crate::stage::{LineWords, OPTIONS_STAGE, STAGE_WORD_COUNT, STAGE_WORDS, STAGES, WORDS, or_word, words_of};
 use arrayvec::ArrayVec;
-use sluice_flow::FlowKey;
+use sluice_flow::{FlowKey, TunMetadata};
 
 /// A word of a mask and its index in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MaskWord {
-    pub index: u8,
+    pub index: u16,
     pub bits: u64,
 }
 
@@ -17,20 +17,26 @@ pub(crate) struct MaskWord {
 pub(crate) struct StagedMask {
     words: Box<[MaskWord]>,
     /// Each stage that has bits, in order, and where its words end.
-    ends: ArrayVec<(u8, u8), STAGES>,
+    ends: ArrayVec<(u8, u16), STAGES>,
 }
 
-/// The words of a mask on the stack, used to find its subtable.
-pub(crate) type MaskWords = ArrayVec<MaskWord, STAGE_WORD_COUNT>;
+/// The words of a mask, used to find its subtable.
+pub(crate) type MaskWords = Vec<MaskWord>;
 
 /// The words of a mask, in stage order.
 pub(crate) fn mask_words(mask: &FlowKey) -> MaskWords {
-    let words = words_of(mask);
-    STAGE_WORDS
-        .iter()
-        .map(|w| MaskWord { index: w.index, bits: w.bits & words[usize::from(w.index)] })
-        .filter(|w| w.bits != 0)
-        .collect()
+    let words = words_of(mask).lines;
+    let mut out = MaskWords::with_capacity(STAGE_WORD_COUNT);
+    let mut put = |index, bits| {
+        if bits != 0 {
+            out.push(MaskWord { index, bits });
+        }
+    };
+    let (of_options_stage, others) = STAGE_WORDS.split_at(STAGE_WORDS.partition_point(|w| w.stage == OPTIONS_STAGE));
+    of_options_stage.iter().for_each(|w| put(w.index, w.bits & words[usize::from(w.index)]));
+    mask.tun_metadata.words().for_each(|(index, bits)| put((WORDS + index) as u16, bits));
+    others.iter().for_each(|w| put(w.index, w.bits & words[usize::from(w.index)]));
+    out
 }
 
 /// The hash of a mask.
@@ -40,16 +46,18 @@ pub(crate) fn hash_mask(words: &[MaskWord]) -> u32 {
 
 impl StagedMask {
     pub fn new(words: &[MaskWord]) -> Self {
-        let mut ends = ArrayVec::<(u8, u8), STAGES>::new();
+        let mut ends = ArrayVec::<(u8, u16), STAGES>::new();
         for (i, word) in words.iter().enumerate() {
-            let stage = STAGE_WORDS
-                .iter()
-                .find(|s| s.index == word.index && s.bits & word.bits != 0)
-                .expect("invariant: mask words come from stage words")
-                .stage;
+            let is_option = usize::from(word.index) >= WORDS;
+            let known = STAGE_WORDS.iter().find(|s| s.index == word.index && s.bits & word.bits != 0);
+            let stage = if is_option {
+                OPTIONS_STAGE
+            } else {
+                known.expect("invariant: mask words come from stage words").stage
+            };
             match ends.last_mut() {
-                Some(last) if last.0 == stage => last.1 = i as u8 + 1,
-                _ => ends.push((stage, i as u8 + 1)),
+                Some(last) if last.0 == stage => last.1 = i as u16 + 1,
+                _ => ends.push((stage, i as u16 + 1)),
             }
         }
         StagedMask { words: words.into(), ends }
@@ -63,7 +71,7 @@ impl StagedMask {
 
     /// Each stage that has bits, in order, and where its words end.
     #[inline]
-    pub fn stages(&self) -> &[(u8, u8)] {
+    pub fn stages(&self) -> &[(u8, u16)] {
         &self.ends
     }
 
@@ -84,8 +92,9 @@ impl StagedMask {
         self.words.iter().filter(|w| usize::from(w.index) == index).fold(0, |bits, w| bits | w.bits)
     }
 
-    /// Whether this mask has every bit of `criteria`.
-    pub fn covers(&self, criteria: &KeyWords) -> bool {
-        criteria.iter().enumerate().all(|(i, &bits)| bits == 0 || bits & !self.bits_at(i) == 0)
+    /// Whether this mask has every bit of these lines and options.
+    pub fn covers(&self, lines: &LineWords, options: &TunMetadata) -> bool {
+        lines.iter().enumerate().all(|(i, &bits)| bits == 0 || bits & !self.bits_at(i) == 0)
+            && options.words().all(|(i, bits)| bits & !self.bits_at(WORDS + i) == 0)
     }
 }

@@ -9,32 +9,61 @@
 //!
 //! Source: OVS include/openvswitch/flow.h, `FLOW_SEGMENT_*_ENDS_AT`. A word of our layout may hold fields of two stages
 //! (TCP flags beside the Ethernet type), so a stage is a set of bits, not a range.
+//!
+//! The options of a tunnel belong to stage 0. Their words have the indices behind those of the lines; few keys have any.
 
-use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, SPANS, Span};
+use sluice_flow::{FlowKey, TunMetadata};
 
 /// The number of stages.
 pub(crate) const STAGES: usize = 4;
 /// The stage of the fields that can have a prefix trie.
 pub(crate) const TRIE_STAGE: usize = 2;
-/// Words in a key.
+/// The stage of a tunnel's options: the first.
+pub(crate) const OPTIONS_STAGE: u8 = 0;
+/// Words in the lines of a key. The words of its options have the indices from here on.
 pub(crate) const WORDS: usize = FLOW_KEY_SIZE / 8;
-/// A key as little-endian words.
-pub(crate) type KeyWords = [u64; WORDS];
+/// The lines of a key as little-endian words.
+pub(crate) type LineWords = [u64; WORDS];
+
+/// A key as words.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyWords<'k> {
+    /// Those of its lines.
+    pub lines: LineWords,
+    /// What has the others.
+    pub options: &'k TunMetadata,
+}
+
+impl KeyWords<'_> {
+    /// A word by its index.
+    #[inline]
+    pub fn at(&self, index: usize) -> u64 {
+        self.lines.get(index).copied().unwrap_or_else(|| self.option(index))
+    }
+
+    #[cold]
+    fn option(&self, index: usize) -> u64 {
+        self.options.word(index - WORDS)
+    }
+}
 
 /// The words of a key.
 #[inline]
-pub(crate) fn words_of(key: &FlowKey) -> KeyWords {
-    let mut words = [0; WORDS];
+pub(crate) fn words_of(key: &FlowKey) -> KeyWords<'_> {
+    let mut lines = [0; WORDS];
     for (i, line) in key.lines.iter().enumerate() {
-        words[i * 8..i * 8 + 8].copy_from_slice(&line.words());
+        lines[i * 8..i * 8 + 8].copy_from_slice(&line.words());
     }
-    words
+    KeyWords { lines, options: &key.tun_metadata }
 }
 
 /// Adds bits to one word of a key.
 #[inline]
 pub(crate) fn or_word(key: &mut FlowKey, index: usize, bits: u64) {
+    if index >= WORDS {
+        return key.tun_metadata.or_word(index - WORDS, bits);
+    }
     let (chunks, _) = key.lines[index / 8].0.as_chunks_mut::<8>();
     let word = &mut chunks[index % 8];
     *word = (u64::from_le_bytes(*word) | bits).to_le_bytes();
@@ -68,8 +97,6 @@ const METADATA: &[Span] = &[
     layout::TUN_ERSPAN_HWID,
     layout::TUN_GTPU_FLAGS,
     layout::TUN_GTPU_MSGTYPE,
-    layout::TUN_OPTIONS,
-    layout::TUN_OPTIONS_PRESENT,
     layout::REGS,
     layout::METADATA,
     layout::CONJ_ID,
@@ -122,9 +149,9 @@ const L4: &[Span] = &[
 ];
 
 /// The bits of each stage, by word.
-pub(crate) const STAGE_BITS: [KeyWords; STAGES] = [bits_of(METADATA), bits_of(L2), bits_of(L3), bits_of(L4)];
+pub(crate) const STAGE_BITS: [LineWords; STAGES] = [bits_of(METADATA), bits_of(L2), bits_of(L3), bits_of(L4)];
 
-const fn bits_of(spans: &[Span]) -> KeyWords {
+const fn bits_of(spans: &[Span]) -> LineWords {
     let mut words = [0u64; WORDS];
     let mut i = 0;
     while i < spans.len() {
@@ -142,7 +169,7 @@ const fn bits_of(spans: &[Span]) -> KeyWords {
 #[derive(Clone, Copy)]
 pub(crate) struct StageWord {
     pub stage: u8,
-    pub index: u8,
+    pub index: u16,
     pub bits: u64,
 }
 
@@ -165,7 +192,7 @@ pub(crate) static STAGE_WORDS: [StageWord; STAGE_WORD_COUNT] = {
     while i < STAGES * WORDS {
         let bits = STAGE_BITS[i / WORDS][i % WORDS];
         if bits != 0 {
-            out[n] = StageWord { stage: (i / WORDS) as u8, index: (i % WORDS) as u8, bits };
+            out[n] = StageWord { stage: (i / WORDS) as u8, index: (i % WORDS) as u16, bits };
             n += 1;
         }
         i += 1;

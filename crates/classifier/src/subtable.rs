@@ -95,7 +95,7 @@ impl Subtable {
         self.heads[entry as usize] = head.into();
     }
 
-    pub fn hashes(&self, key: &KeyWords) -> EntryHashes {
+    pub fn hashes(&self, key: &KeyWords<'_>) -> EntryHashes {
         let mut hash = MaskedHash::start(self.hash_key);
         let mut stages = ArrayVec::new();
         let mut from = 0;
@@ -110,29 +110,29 @@ impl Subtable {
     }
 
     #[inline]
-    fn hash_range(&self, hash: MaskedHash, key: &KeyWords, from: usize, to: usize) -> MaskedHash {
-        self.mask.words()[from..to].iter().fold(hash, |h, w| h.with(key[usize::from(w.index)] & w.bits))
+    fn hash_range(&self, hash: MaskedHash, key: &KeyWords<'_>, from: usize, to: usize) -> MaskedHash {
+        self.mask.words()[from..to].iter().fold(hash, |h, w| h.with(key.at(w.index.into()) & w.bits))
     }
 
     /// The entry that `key` matches.
     #[inline]
-    pub fn find_entry(&self, key: &KeyWords, hash: u32) -> Option<u32> {
+    pub fn find_entry(&self, key: &KeyWords<'_>, hash: u32) -> Option<u32> {
         self.by_hash.find(hash, |entry| self.matches(entry, key))
     }
 
-    pub fn find_exact(&self, key: &KeyWords) -> Option<u32> {
+    pub fn find_exact(&self, key: &KeyWords<'_>) -> Option<u32> {
         self.find_entry(key, self.hashes(key).whole)
     }
 
     #[inline]
-    fn matches(&self, entry: u32, key: &KeyWords) -> bool {
+    fn matches(&self, entry: u32, key: &KeyWords<'_>) -> bool {
         let words = self.mask.words();
         let at = entry as usize * words.len();
-        self.words[at..at + words.len()].iter().zip(words).all(|(&v, w)| key[usize::from(w.index)] & w.bits == v)
+        self.words[at..at + words.len()].iter().zip(words).all(|(&v, w)| key.at(w.index.into()) & w.bits == v)
     }
 
     /// Adds an entry with its first rule, for a key that has none.
-    pub fn add_entry(&mut self, key: &KeyWords, hashes: &EntryHashes, head: RuleId) -> u32 {
+    pub fn add_entry(&mut self, key: &KeyWords<'_>, hashes: &EntryHashes, head: RuleId) -> u32 {
         let n = self.mask.words().len();
         let entry = self.unused.get().map_or_else(
             || {
@@ -145,7 +145,7 @@ impl Subtable {
         self.unused = self.heads[entry as usize];
         let at = entry as usize * n;
         for (to, w) in self.words[at..at + n].iter_mut().zip(self.mask.words()) {
-            *to = key[usize::from(w.index)] & w.bits;
+            *to = key.at(w.index.into()) & w.bits;
         }
         self.heads[entry as usize] = head.into();
         for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
@@ -156,16 +156,16 @@ impl Subtable {
         }
         self.by_hash.insert(hashes.whole, entry);
         if self.ports_len != 0 {
-            self.ports.insert(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
+            self.ports.insert(ports_of(key.lines[PORTS_WORD]) & self.ports_mask, self.ports_len);
         }
         entry
     }
 
     /// Removes an entry that has lost its last rule; whether the subtable is empty now.
-    pub fn remove_entry(&mut self, entry: u32, key: &KeyWords) -> bool {
+    pub fn remove_entry(&mut self, entry: u32, key: &KeyWords<'_>) -> bool {
         let hashes = self.hashes(key);
         if self.ports_len != 0 {
-            self.ports.remove(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
+            self.ports.remove(ports_of(key.lines[PORTS_WORD]) & self.ports_mask, self.ports_len);
         }
         for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
             if let Some(count) = index.find_mut(hash) {
@@ -204,7 +204,7 @@ impl Subtable {
 
     /// The entry that matches `key`, without a record of the bits looked at.
     #[inline]
-    pub fn find(&self, key: &KeyWords) -> Option<u32> {
+    pub fn find(&self, key: &KeyWords<'_>) -> Option<u32> {
         let hash = self.hash_range(MaskedHash::start(self.hash_key), key, 0, self.mask.words().len());
         self.find_entry(key, hash.end())
     }
@@ -214,7 +214,7 @@ impl Subtable {
     #[inline]
     pub fn find_staged<T>(
         &self,
-        key: &KeyWords,
+        key: &KeyWords<'_>,
         tries: &mut TrieLookups<'_>,
         looked_at: &mut FlowKey,
         wanted: impl FnOnce(RuleLink) -> Option<T>,
@@ -255,8 +255,8 @@ impl Subtable {
     /// Adds the mask, but of the ports only as many leading bits as prove that no rule has such ports.
     ///
     /// The proof concerns only the ports. The decision used the whole mask, so the rest of it is added.
-    fn look_at_few_ports(&self, key: &KeyWords, looked_at: &mut FlowKey) {
-        let proof_bits = self.ports.lookup(ports_of(key[PORTS_WORD]) & self.ports_mask).proof_bits;
+    fn look_at_few_ports(&self, key: &KeyWords<'_>, looked_at: &mut FlowKey) {
+        let proof_bits = self.ports.lookup(ports_of(key.lines[PORTS_WORD]) & self.ports_mask).proof_bits;
         let few = self.ports_mask & u32::MAX.checked_shl(32 - proof_bits).unwrap_or(0);
         let without = !ports_word(self.ports_mask);
         for w in self.mask.words() {
@@ -277,7 +277,7 @@ mod tests {
         let mut key = FlowKey::ZERO;
         key.set_number(layout::TP_SRC, 0x1234);
         key.set_number(layout::TP_DST, 0x5678);
-        let word = words_of(&key)[PORTS_WORD];
+        let word = words_of(&key).lines[PORTS_WORD];
         assert_eq!(ports_of(word), 0x1234_5678);
         assert_eq!(ports_word(ports_of(word)), word);
     }

@@ -44,7 +44,7 @@ impl<R> Classifier<R> {
         };
         while let Some(&id) = walk.subtables.last() {
             // Another one may have its number by now: then what it has came meanwhile.
-            if let Some(subtable) = self.existing_subtable(id).filter(|it| it.mask.covers(criteria.mask())) {
+            if let Some(subtable) = self.existing_subtable(id).filter(|it| criteria.covers_rules_of(it)) {
                 let mut next = loop {
                     let Some(&(last, added)) = walk.visited.last() else { break subtable.list[0].get() };
                     let stays = |rule: &&Rule<R>| rule.subtable == id && rule.add_version == added;

@@ -139,8 +139,8 @@ struct Twins {
 
 impl Twins {
     fn insert(&mut self, rule: &NewRule, keys: &[FlowKey], masks: &[FlowKey]) {
-        let mut mask = *rule.mask.get(masks);
-        let mut key = *rule.key.get(keys);
+        let mut mask = rule.mask.get(masks).clone();
+        let mut key = rule.key.get(keys).clone();
         let mut clauses = Vec::new();
         match &rule.kind {
             Kind::Ordinary => {}
@@ -236,7 +236,7 @@ impl Twins {
     fn check_sound(&self, key: &FlowKey, others: &[FlowKey], version: u64) {
         let (found, looked_at) = self.check_winner(key, version);
         for other in others {
-            let mut neighbour = *key;
+            let mut neighbour = key.clone();
             for (line, (mask, other)) in neighbour.lines.iter_mut().zip(looked_at.lines.iter().zip(&other.lines)) {
                 for (byte, (mask, other)) in line.0.iter_mut().zip(mask.0.iter().zip(&other.0)) {
                     *byte = *byte & mask | other & !mask;
@@ -299,7 +299,7 @@ fn neighbours(key: &FlowKey) -> Vec<FlowKey> {
     for &(span, values) in FIELDS {
         let all = u64::MAX >> (64 - span.size * 8);
         for value in values.iter().copied().chain([!key.number(span) & all]) {
-            let mut other = *key;
+            let mut other = key.clone();
             other.set_number(span, value);
             out.push(other);
         }
@@ -339,7 +339,7 @@ proptest! {
             }
             if i % 4 == 0 {
                 twins.check_sound(key, &neighbours(key), twins.version);
-                twins.check_iteration(&Match::new(*probes[i].get(&masks), key));
+                twins.check_iteration(&Match::new(probes[i].get(&masks).clone(), key));
             }
         }
         twins.check_exact();

@@ -52,7 +52,8 @@ impl Table {
 
     fn with_tries(tries: &[TrieField], rules: &[(u32, Match, u32)]) -> Self {
         let mut table = Table(Classifier::new(tries, 0));
-        for &(priority, matching, output) in rules {
+        for (priority, matching, output) in rules {
+            let (priority, matching, output) = (*priority, matching.clone(), *output);
             table.0.insert(&matching, priority, 1, &[], output);
         }
         table
@@ -77,7 +78,7 @@ impl Table {
     #[track_caller]
     fn expect(&self, key: &FlowKey, output: u32, bits: &[(FieldId, u128)]) {
         let mut looked_at = mask(&[all(InPort), all(EthType)]);
-        let mut wanted = looked_at;
+        let mut wanted = looked_at.clone();
         wanted.or_with(&mask(bits));
         assert_eq!(self.look(key, &mut looked_at), Some(output));
         assert_eq!(looked_at, wanted);
@@ -89,7 +90,7 @@ fn segmented() -> Vec<(u32, Match, u32)> {
     let host = from(1).with(Ipv4Dst, ip4(10, 1, 2, 15));
     vec![
         (16, from(1).with_masked(Ipv4Dst, ip4(10, 1, 0, 0), prefix(16, 32)), 3),
-        (32, host, 2),
+        (32, host.clone(), 2),
         (33, host.with(TcpDst, 80), 0),
         (0, ip().with(InPort, 1), 0),
         (16, from(2).with_masked(Ipv4Dst, ip4(192, 168, 0, 0), prefix(16, 32)), 1),
@@ -178,8 +179,8 @@ fn prefixed() -> Vec<(u32, Match, u32)> {
     vec![
         (16, from(1).with_masked(Ipv4Dst, ip4(10, 1, 0, 0), prefix(16, 32)), 3),
         (32, from(1).with_masked(Ipv4Dst, ip4(10, 1, 2, 0), prefix(24, 32)).with(TcpSrc, 79), 2),
-        (33, host.with(TcpDst, 80), 0),
-        (33, host.with(TcpDst, 8080), 2),
+        (33, host.clone().with(TcpDst, 80), 0),
+        (33, host.clone().with(TcpDst, 8080), 2),
         (33, host.with(TcpDst, 192), 2),
         (0, ip().with(InPort, 1), 0),
         (16, from(2).with_masked(Ipv4Dst, ip4(192, 168, 0, 0), prefix(16, 32)), 1),
@@ -216,8 +217,8 @@ fn ipv6_tries_work_like_those_of_ipv4() {
     let net = 0xcccc_dddd_000a_000b_000c_000c_0000_0000;
     let other = 0xaaaa_bbbb_000c_000d_000e_000f_0000_0000;
     let rules = [
-        (16, tcp6.with_masked(Ipv6Src, other, prefix(96, 128)).with_masked(Ipv6Dst, other, prefix(96, 128)), 3),
-        (33, tcp6.with(Ipv6Src, other | 0x1_0002).with(Ipv6Dst, other | 0x1_0002).with(TcpDst, 80), 0),
+        (16, tcp6.clone().with_masked(Ipv6Src, other, prefix(96, 128)).with_masked(Ipv6Dst, other, prefix(96, 128)), 3),
+        (33, tcp6.clone().with(Ipv6Src, other | 0x1_0002).with(Ipv6Dst, other | 0x1_0002).with(TcpDst, 80), 0),
         (16, tcp6.with_masked(Ipv6Src, net, prefix(95, 128)).with_masked(Ipv6Dst, net, prefix(95, 128)), 4),
         (0, Match::ANY.with(EthType, 0x86dd), 0),
     ];
@@ -243,10 +244,10 @@ fn an_echo_request_does_not_depend_on_a_discovery_target() {
     ]);
     let ipv6 = Match::ANY.with(EthType, 0x86dd);
     let tables = [
-        vec![(100, ipv6.with_masked(Ipv6Src, 0x1000 << 112, prefix(10, 128)), 1), (0, Match::ANY, 9)],
+        vec![(100, ipv6.clone().with_masked(Ipv6Src, 0x1000 << 112, prefix(10, 128)), 1), (0, Match::ANY, 9)],
         vec![
-            (110, ipv6.with(Ipv6Dst, 0x1000 << 112 | 3), 2),
-            (100, ipv6.with(Ipv6Dst, 0x1000 << 112 | 4), 2),
+            (110, ipv6.clone().with(Ipv6Dst, 0x1000 << 112 | 3), 2),
+            (100, ipv6.clone().with(Ipv6Dst, 0x1000 << 112 | 4), 2),
             (0, Match::ANY, 9),
         ],
         vec![

@@ -174,7 +174,7 @@ impl FlowMonitors {
             table: request.table,
             out_port: request.out_port,
             out_group: request.out_group,
-            matches: request.matches,
+            matches: request.matches.clone(),
         };
         self.by_id.insert(request.id, FlowMonitor { flags: request.flags, filter });
         Ok(())

@@ -153,7 +153,7 @@ impl Connection {
 
 fn select(ofproto: &Ofproto, bridge: &str, filter: &RuleFilter) -> Result<Vec<Arc<Rule>>, Error> {
     let mut selection = FlowMod::new(FlowCommand::Delete);
-    (selection.matches, selection.table) = (filter.matches, filter.table);
+    (selection.matches, selection.table) = (filter.matches.clone(), filter.table);
     (selection.out_port, selection.out_group) = (filter.out_port, filter.out_group);
     ofproto.select(bridge, &selection).map_err(|error| refusal(&error))
 }
@@ -169,7 +169,7 @@ fn flow_update(update: MonitorUpdate) -> Option<FlowUpdate> {
                 RuleUpdateEvent::Modified => FlowEvent::Modified,
                 RuleUpdateEvent::Removed(reason) => FlowEvent::Removed(reason),
             };
-            let entry = RuleEntry { matches: update.matches, rule: Arc::clone(&update.rule) };
+            let entry = RuleEntry { matches: update.matches.clone(), rule: Arc::clone(&update.rule) };
             Some(full(&entry, event, with_actions))
         }
     }
@@ -184,7 +184,7 @@ fn full(entry: &RuleEntry, event: FlowEvent, with_actions: bool) -> FlowUpdate {
         cookie: rule.cookie,
         idle_timeout: rule.idle_timeout(),
         hard_timeout: rule.hard_timeout(),
-        matches: entry.matches,
+        matches: entry.matches.clone(),
         actions: if with_actions { Arc::clone(&rule.actions) } else { Arc::new([]) },
     }))
 }

@@ -83,7 +83,7 @@ impl Connection {
         let rule = &removed.rule;
         let message = FlowRemoved {
             format: self.session.flow_format(),
-            matches: removed.matches,
+            matches: removed.matches.clone(),
             cookie: rule.cookie,
             priority: priority(rule),
             reason,
@@ -111,7 +111,7 @@ pub fn nanoseconds(ms: u64) -> u64 {
 /// The rules that a request selects, credited with all packets until now.
 fn select(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<Arc<Rule>>, Error> {
     let mut selection = FlowMod::new(FlowCommand::Delete);
-    selection.matches = wanted.matches;
+    selection.matches = wanted.matches.clone();
     selection.table = wanted.table;
     (selection.out_port, selection.out_group) = (wanted.out_port, wanted.out_group);
     (selection.cookie, selection.cookie_mask) = (wanted.cookie, wanted.cookie_mask);
@@ -136,7 +136,7 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
         hard_age: seconds(rule.modified_ms()),
         packets: counts.packets,
         bytes: counts.bytes,
-        matches: entry.matches,
+        matches: entry.matches.clone(),
         actions: rule.actions.clone(),
     }
 }

@@ -134,7 +134,7 @@ impl Connection {
             table: packet.metadata.table,
             cookie: packet.cookie,
             total_len: packet.total_len as u32,
-            metadata: packet.metadata.metadata,
+            metadata: packet.metadata.metadata.clone(),
             data: packet.bytes[..length].to_vec(),
             userdata,
             continuation,

@@ -40,7 +40,7 @@ impl TlvTable {
     /// Carries out a request: changes the table, and what the fields stand for in the bridge.
     ///
     /// # Errors
-    /// As [`TlvTable::change`]; and if a field goes that a rule uses, or another bridge uses it otherwise.
+    /// As [`TlvTable::change`]; and if a field goes that a rule uses.
     pub fn carry_out(&mut self, change: &TlvTableMod, ofproto: &Ofproto, bridge: &str) -> Result<(), Error> {
         let mut new = self.clone();
         new.change(change)?;
@@ -49,7 +49,7 @@ impl TlvTable {
             return Err(Error::TlvModInvalidTlvDel);
         }
         let mapped: Vec<_> = new.by_field.values().map(option).collect();
-        ofproto.map_tunnel_options(bridge, &mapped).map_err(|_| Error::TlvModDupEntry)?;
+        ofproto.map_tunnel_options(bridge, &mapped);
         *self = new;
         Ok(())
     }

@@ -279,9 +279,7 @@ impl Executor {
             Action::BondOutput { bond, bucket } => self.output_to_bucket(&bond.0, *bucket, action_context, context),
             Action::LbOutput { bond, basis } => self.balance(&bond.0, *basis, action_context, context),
             Action::Recirc(id) => self.recirculate(*id, action_context, context),
-            Action::TunnelPop { backend, kind, options } => {
-                self.pop_tunnel((*backend, *kind, options.as_deref()), action_context, context);
-            }
+            Action::TunnelPop { backend, kind } => self.pop_tunnel((*backend, *kind), action_context, context),
             Action::Clone(actions) | Action::Sample { actions, .. } => {
                 action_context.cut = 0;
                 self.execute(actions, action_context, context);
@@ -419,7 +417,7 @@ impl Executor {
     }
 
     /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by the tunnel's port.
-    fn pop_tunnel(&mut self, how: tunnel::Pop<'_>, action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
+    fn pop_tunnel(&mut self, how: tunnel::Pop, action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         let ActionContext { mut packet, key, origin, .. } = action_context;
         if !self.recirc.admits(&origin) {
             return context.discard(packet, DropReason::RecircDepth);

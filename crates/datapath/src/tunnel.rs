@@ -7,9 +7,9 @@ use crate::tx::TxPorts;
 use arrayvec::ArrayVec;
 use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
-use sluice_flow::geneve::OptionMap;
+use sluice_flow::geneve::{self, OptionBytes};
 use sluice_flow::hash::five_tuple;
-use sluice_flow::{Line, Metadata, PacketKey, TunnelKey, extract_with, layout};
+use sluice_flow::{Metadata, PacketKey, TunnelKey, extract_with};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_packet::{BATCH_MAX, BatchMask, Packet, VlanLimit};
@@ -123,12 +123,12 @@ fn source_port(hash: u32) -> u16 {
     SOURCE_PORTS.start + ((u64::from(hash) * ports) >> 32) as u16
 }
 
-/// By which port a packet has come once its header is off, the type of the tunnel, and the options of Geneve to read.
-pub(crate) type Pop<'a> = (PortNo, TunnelKind, Option<&'a OptionMap>);
+/// By which port a packet has come once its header is off, and the type of the tunnel.
+pub(crate) type Pop = (PortNo, TunnelKind);
 
 /// Takes a header off a packet. Its key becomes that of what was within, which has come by the tunnel's port with the mark of
-/// its outer packet and with the options that the map knows. `None`: there is no such header, and the key is of no use.
-pub(crate) fn pop(how: Pop<'_>, packet: &mut Packet, key: &mut PacketKey, vlan_limit: VlanLimit) -> Option<()> {
+/// its outer packet and with the header's options. `None`: there is no such header, and the key is of no use.
+pub(crate) fn pop(how: Pop, packet: &mut Packet, key: &mut PacketKey, vlan_limit: VlanLimit) -> Option<()> {
     pop_with(Scalar, how, packet, key, vlan_limit)
 }
 
@@ -138,12 +138,12 @@ pub(crate) fn pop(how: Pop<'_>, packet: &mut Packet, key: &mut PacketKey, vlan_l
 #[inline(always)]
 fn pop_with<V: VectorOps>(
     ops: V,
-    how: Pop<'_>,
+    how: Pop,
     packet: &mut Packet,
     key: &mut PacketKey,
     vlan_limit: VlanLimit,
 ) -> Option<()> {
-    let (backend, kind, _) = how;
+    let (backend, kind) = how;
     let Some(tunnel) = header::pop_plain(kind, packet.bytes()) else {
         return pop_any(ops, how, packet, key, vlan_limit);
     };
@@ -155,17 +155,15 @@ fn pop_with<V: VectorOps>(
 #[inline(always)]
 fn pop_any<V: VectorOps>(
     ops: V,
-    (backend, kind, options): Pop<'_>,
+    (backend, kind): Pop,
     packet: &mut Packet,
     key: &mut PacketKey,
     vlan_limit: VlanLimit,
 ) -> Option<()> {
     let Ok(popped) = header::pop(kind, packet.bytes()) else { return None };
-    let mut known_options = None;
-    if let Some(map) = options
-        && !popped.options.is_empty()
-    {
-        known_options = read_options(map, packet.bytes().get(popped.options.clone())?)?;
+    let mut options = None;
+    if !popped.options.is_empty() {
+        options = Some(read_options(packet.bytes().get(popped.options.clone())?)?);
     }
     // What came without an Ethernet header gets one: its bytes take the place of the outer header's last.
     let is_bare = popped.tunnel.payload_type != 0;
@@ -179,8 +177,8 @@ fn pop_any<V: VectorOps>(
         header[..ETHERNET_SIZE - 2].fill(0);
     }
     carry(ops, &popped.tunnel, backend, packet, key, vlan_limit)?;
-    if let Some(options) = known_options {
-        *key.make_present(layout::TUN_OPTIONS.line()) = options;
+    if let Some(options) = options {
+        key.put_options(&options);
     }
     Some(())
 }
@@ -247,9 +245,9 @@ impl Kernel for PopAll<'_, '_, '_> {
 
 /// What takes a header off packet `i`, if that is all that its megaflow says.
 #[inline(always)]
-fn only_pop<'g>(hits: &Hits<'g>, i: usize) -> Option<Pop<'g>> {
+fn only_pop(hits: &Hits<'_>, i: usize) -> Option<Pop> {
     match &hits[i]?.actions()[..] {
-        [Action::TunnelPop { backend, kind, options }] => Some((*backend, *kind, options.as_deref())),
+        [Action::TunnelPop { backend, kind }] => Some((*backend, *kind)),
         _ => None,
     }
 }
@@ -268,11 +266,8 @@ fn drop_failed(failed: BatchMask, batch: &mut Batch<'_, '_>, context: &mut Conte
     }
 }
 
-/// The line of a key that says which options a header has, if it has some that the map knows. `None`: they are wrong.
+/// A header's options, which its bytes will no longer tell. `None`: the last one ends behind them.
 #[inline(never)]
-fn read_options(map: &OptionMap, list: &[u8]) -> Option<Option<Line>> {
-    let mut key = PacketKey::ZERO;
-    map.read(list, &mut key).ok()?;
-    let has_some = key.number(layout::TUN_OPTIONS_PRESENT) != 0;
-    Some(has_some.then(|| *key.line(layout::TUN_OPTIONS.line())))
+fn read_options(list: &[u8]) -> Option<OptionBytes> {
+    if geneve::is_whole(list) { OptionBytes::new(list) } else { None }
 }

@@ -102,7 +102,8 @@ impl Outer {
         if self.twist == 1 {
             return frame;
         }
-        let options: Vec<_> = self.option.map(|value| GeneveOption { kind: OPTION, value }).into_iter().collect();
+        let options: Vec<_> =
+            self.option.map(|value| GeneveOption::new(OPTION, u128::from(value).into())).into_iter().collect();
         let src = remote(if self.twist == 6 { 1 - end } else { end }).to_ipv6_mapped();
         let config = config(OWN, "flow");
         let key = TunnelKey {
@@ -208,7 +209,7 @@ impl Switch {
         for rule in ["in_port=LOCAL,actions=output:1", "in_port=1,actions=LOCAL"] {
             switch.flow_mod(EXT, rule, FlowCommand::Add);
         }
-        switch.ofproto.map_tunnel_options(INT, &[(0, OPTION)]).unwrap();
+        switch.ofproto.map_tunnel_options(INT, &[(0, OPTION)]);
         (0..RULES.len()).filter(|i| there[*i]).for_each(|i| switch.toggle(i));
         switch
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Mask {
     /// Line 0 as words, presence byte zero.
     words: [u64; 8],
-    /// Bit `i`: it has bits in line `i`, 1 to 4.
+    /// Bit `i`: it has bits in line `i`, 1 to 7.
     further: u8,
     /// The whole mask.
     pub whole: PacketKey,
@@ -50,7 +50,7 @@ pub(crate) struct NewFlow<'a> {
 }
 
 /// What packets a megaflow stands for, as the notice of its deletion has it: a line and two references, where a
-/// [`MegaflowMatch`] has ten lines.
+/// [`MegaflowMatch`] has sixteen lines.
 #[derive(Clone, Debug)]
 pub struct FlowMatch {
     mask: Arc<Mask>,
@@ -81,7 +81,7 @@ impl FlowMatch {
 #[repr(C)]
 pub struct Megaflow {
     id: FlowId,
-    /// Bit `i`: the mask has bits in line `i`, 1 to 4.
+    /// Bit `i`: the mask has bits in line `i`, 1 to 7.
     further: u8,
     no_output: DropReason,
     verdict: FlowVerdict,

@@ -68,7 +68,7 @@ pub(crate) struct Subtable {
     /// Words of line 0 in which the mask has bits; the first `n_first` are in use.
     first: [MaskedWord; LINE_WORDS],
     n_first: usize,
-    /// The same in lines 1 to 3.
+    /// The same in lines 1 to 7.
     further: Box<[MaskedWord]>,
     index: TagIndex,
     /// Hits, halved at each ranking.

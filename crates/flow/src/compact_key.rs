@@ -4,12 +4,12 @@ use crate::layout::{self, PACKET_LINES};
 use crate::{LINE_SIZE, Line, PacketKey};
 
 /// A [`PacketKey`] to be kept: 80 bytes for an ordinary IPv4 packet and a line more for each further one that is there,
-/// where the key itself has 320.
+/// where the key itself has 512.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactKey {
     /// Line 0 as words, with its presence byte: words, since a line would want to be aligned.
     first: [u64; 8],
-    /// Those of lines 1 to 4 that are there.
+    /// Those of lines 1 to 7 that are there.
     further: Box<[Line]>,
 }
 
@@ -35,7 +35,7 @@ impl CompactKey {
     }
 }
 
-/// How many of the lines 1 to 4 in front of `line` are there.
+/// How many of the lines 1 to 7 in front of `line` are there.
 fn before(presence: usize, line: usize) -> usize {
     (presence & ((1 << line) - 1) & !1).count_ones() as usize
 }

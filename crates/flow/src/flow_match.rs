@@ -1,14 +1,14 @@
 //! What a rule matches.
 
-use crate::FlowKey;
 use crate::field::{Field, FieldId};
+use crate::{FlowKey, Wide};
 
 /// Priority of a flow whose text gives none.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_PRIORITY`.
 pub const DEFAULT_PRIORITY: u16 = 0x8000;
 
 /// A mask, and the value that a packet's key must have under it. Bits of `key` outside `mask` are zero.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Match {
     /// The values.
     pub key: FlowKey,
@@ -48,7 +48,20 @@ impl Match {
 
     /// Adds a match on a field's whole value, in place of what was said of these bits before.
     pub fn set(&mut self, field: FieldId, value: u128) {
-        self.set_masked(field, value, field.field().match_ones());
+        match field.field() {
+            wide if wide.is_wide() => self.set_masked_wide(field, value.into(), wide.all_ones_wide()),
+            narrow => self.set_masked(field, value, narrow.match_ones()),
+        }
+    }
+
+    /// [`Match::set_masked`], of any length. A mask of zero on a tunnel's option says that it is there.
+    pub fn set_masked_wide(&mut self, field: FieldId, value: Wide, mask: Wide) {
+        let Some(i) = field.tunnel_option() else { return self.set_masked(field, value.low(), mask.low()) };
+        let row = field.field();
+        row.set_mask_wide(&mut self.mask, mask);
+        let mask = mask.and(&row.all_ones_wide());
+        let value = self.key.tun_metadata.value(i).replaced(&value, &mask);
+        row.set_wide(&mut self.key, value);
     }
 
     /// Adds a match on the `mask` bits of a field, in place of what was said of these bits before. A mask of zero says
@@ -56,6 +69,9 @@ impl Match {
     /// `vlan_pcp` that is implied.
     pub fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) {
         let field: &Field = field.field();
+        if field.is_wide() {
+            return self.set_masked_wide(field.id, value.into(), mask.into());
+        }
         let mut bits = FlowKey::ZERO;
         field.set_mask(&mut bits, mask);
         let mut values = FlowKey::ZERO;
@@ -83,10 +99,36 @@ impl Match {
         self
     }
 
+    /// Value and mask of a field of any length, as [`Match::field`].
+    pub fn field_wide(&self, field: FieldId) -> (Wide, Wide) {
+        match field.tunnel_option() {
+            Some(i) => (self.key.tun_metadata.value(i), self.mask.tun_metadata.value(i)),
+            None => {
+                let (value, mask) = self.field(field);
+                (value.into(), mask.into())
+            }
+        }
+    }
+
     /// Value and mask of a field; where fields share bits, only the match's prerequisites tell which is meant.
     pub fn field(&self, field: FieldId) -> (u128, u128) {
         let place = field.field().place;
         (place.read(&self.key), place.read(&self.mask))
+    }
+
+    /// Takes back what was said of a field.
+    pub fn clear(&mut self, field: FieldId) {
+        if let Some(i) = field.tunnel_option() {
+            for key in [&mut self.key, &mut self.mask] {
+                key.tun_metadata.set_present(i, false);
+                key.tun_metadata.set_value(i, Wide::ZERO);
+            }
+            return;
+        }
+        let mut bits = FlowKey::ZERO;
+        field.field().set_mask(&mut bits, u128::MAX);
+        self.mask.and_not(&bits);
+        self.key.and_not(&bits);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keys themselves.
 
-use crate::layout::{self, FLOW_KEY_SIZE, PACKET_KEY_SIZE, PACKET_LINES, Span};
+use crate::layout::{self, FLOW_LINES, PACKET_KEY_SIZE, PACKET_LINES, SHARED_LINES, Span};
+use crate::{TunMetadata, tunnel_flags};
 
 /// Bytes in a key line: one cache line.
 pub const LINE_SIZE: usize = 64;
@@ -10,7 +11,7 @@ pub const LINE_SIZE: usize = 64;
 #[repr(C, align(64))]
 pub struct Line(pub [u8; LINE_SIZE]);
 
-/// The datapath's key of a packet: line 0 always, lines 1 to 4 if byte [`layout::PRESENCE`] says so.
+/// The datapath's key of a packet: line 0 always, lines 1 to 7 if byte [`layout::PRESENCE`] says so.
 ///
 /// A line that is not present holds anything; read it through [`PacketKey::line`], which gives zeros then.
 /// A mask is a `PacketKey` too: its presence byte says which of its lines have bits, and is itself no part of the mask.
@@ -21,19 +22,19 @@ pub struct PacketKey {
     pub lines: [Line; PACKET_LINES],
 }
 
-/// The key that OpenFlow tables match on: a [`PacketKey`] with every line present (absent lines are zero), and two more
-/// lines.
+/// The key that OpenFlow tables match on: the lines that it shares with a [`PacketKey`], all present (absent lines are zero),
+/// two lines of its own, and the values of a tunnel's Geneve options.
 ///
 /// The presence byte is zero here: tables never look at it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {
-    /// Lines 0 to 6.
+    /// The lines.
     pub lines: [Line; FLOW_LINES],
+    /// The fields `tun_metadata0` and on. [`FlowKey::of_packet`] leaves them out: what a packet's options stand for depends on
+    /// the bridge ([`crate::geneve::OptionMap`]).
+    pub tun_metadata: TunMetadata,
 }
-
-/// Lines of a `FlowKey`.
-const FLOW_LINES: usize = FLOW_KEY_SIZE / LINE_SIZE;
 
 /// A tunnel's addresses: where those of both families stand in the datapath, and where those of IPv4 stand in tables.
 const TUNNEL_ADDRESSES: [(Span, Span); 2] =
@@ -42,7 +43,8 @@ const TUNNEL_ADDRESSES: [(Span, Span); 2] =
 /// What an IPv4 address stands behind in an IPv6 address that maps it. Source: RFC 4291, 2.5.5.2.
 const IPV4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-const _: () = assert!(size_of::<PacketKey>() == PACKET_KEY_SIZE && size_of::<FlowKey>() == FLOW_KEY_SIZE);
+const _: () =
+    assert!(size_of::<PacketKey>() == PACKET_KEY_SIZE && size_of::<FlowKey>() <= (FLOW_LINES + 1) * LINE_SIZE);
 
 impl Line {
     /// All bits zero.
@@ -104,7 +106,7 @@ impl PacketKey {
     /// Every bit set, every line present: the mask that matches every field.
     pub const ONES: PacketKey = {
         let mut lines = [Line([0xff; LINE_SIZE]); PACKET_LINES];
-        lines[0].0[layout::PRESENCE.offset] = 0x1e;
+        lines[0].0[layout::PRESENCE.offset] = 0xfe;
         PacketKey { lines }
     };
 
@@ -207,16 +209,19 @@ impl std::fmt::Debug for PacketKey {
 
 impl FlowKey {
     /// No bit set.
-    pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; FLOW_LINES] };
+    pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; FLOW_LINES], tun_metadata: TunMetadata::NONE };
 
-    /// Every bit set.
-    pub const ONES: FlowKey = FlowKey { lines: [Line([0xff; LINE_SIZE]); FLOW_LINES] };
+    /// Every bit of the lines set.
+    pub const ONES: FlowKey = FlowKey { lines: [Line([0xff; LINE_SIZE]); FLOW_LINES], tun_metadata: TunMetadata::NONE };
 
-    /// The table key of a packet: its lines, registers and metadata zero.
+    /// The table key of a packet: the lines that it shares, registers and metadata zero, without a tunnel's options.
     pub fn of_packet(key: &PacketKey) -> Self {
         let mut out = FlowKey::ZERO;
-        (0..PACKET_LINES).for_each(|i| out.lines[i] = *key.line(i));
+        (0..SHARED_LINES).for_each(|i| out.lines[i] = *key.line(i));
         out.lines[0].0[layout::PRESENCE.offset] = 0;
+        // What the datapath alone needs.
+        out.lines[layout::TUN_FLAGS.line()].0[layout::TUN_FLAGS.offset % LINE_SIZE] &=
+            !((tunnel_flags::OPTIONS >> 8) as u8);
         for (wide, narrow) in TUNNEL_ADDRESSES {
             if let Some(address) = out.get(wide).strip_prefix(&IPV4_MAPPED) {
                 let address: [u8; 4] = address.try_into().expect("invariant: four bytes follow twelve of sixteen");
@@ -230,19 +235,21 @@ impl FlowKey {
         out
     }
 
-    /// The part the datapath knows, as a key with every non-zero line present.
+    /// The part the datapath knows, as a key with every non-zero line present. A tunnel's options are no part of it.
     pub fn packet_part(&self) -> PacketKey {
         self.packet_lines(IPV4_MAPPED)
     }
 
-    /// The part the datapath knows, as a mask with every non-zero line present.
+    /// The part the datapath knows, as a mask with every non-zero line present. A tunnel's options are no part of it:
+    /// see [`crate::geneve::OptionMap::mask`].
     pub fn packet_mask(&self) -> PacketKey {
         self.packet_lines([0xff; 12])
     }
 
     /// The lines of a packet, in which a tunnel's IPv4 addresses stand behind `prefix` in place of those of IPv6.
     fn packet_lines(&self, prefix: [u8; 12]) -> PacketKey {
-        let mut out = PacketKey { lines: std::array::from_fn(|i| self.lines[i]) };
+        let mut out = PacketKey::ZERO;
+        out.lines[..SHARED_LINES].copy_from_slice(&self.lines[..SHARED_LINES]);
         if TUNNEL_ADDRESSES.iter().any(|(_, narrow)| self.number(*narrow) != 0) {
             for (wide, narrow) in TUNNEL_ADDRESSES {
                 let to = &mut out.lines[wide.line()].0[wide.offset % LINE_SIZE..][..wide.size];
@@ -250,7 +257,7 @@ impl FlowKey {
                 to[12..].copy_from_slice(self.get(narrow));
             }
         }
-        let presence = (1..PACKET_LINES).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
+        let presence = (1..SHARED_LINES).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
         out.lines[0].0[layout::PRESENCE.offset] = presence;
         out
     }
@@ -323,11 +330,15 @@ impl FlowKey {
     /// Whether `self` under `mask` equals `masked`, whose bits outside the mask are zero.
     pub fn matches(&self, mask: &FlowKey, masked: &FlowKey) -> bool {
         self.lines.iter().zip(&mask.lines).zip(&masked.lines).all(|((key, mask), want)| key.and(mask) == *want)
+            && self.tun_metadata.and(&mask.tun_metadata) == masked.tun_metadata
     }
 
     /// The bits that both have.
     pub fn and(&self, mask: &FlowKey) -> FlowKey {
-        FlowKey { lines: std::array::from_fn(|i| self.lines[i].and(&mask.lines[i])) }
+        FlowKey {
+            lines: std::array::from_fn(|i| self.lines[i].and(&mask.lines[i])),
+            tun_metadata: self.tun_metadata.and(&mask.tun_metadata),
+        }
     }
 
     /// Takes away the bits of `other`.
@@ -335,11 +346,13 @@ impl FlowKey {
         for (to, m) in self.lines.iter_mut().zip(&other.lines) {
             to.0.iter_mut().zip(m.0).for_each(|(to, m)| *to &= !m);
         }
+        self.tun_metadata.and_not(&other.tun_metadata);
     }
 
     /// Adds the bits of `other`.
     pub fn or_with(&mut self, other: &FlowKey) {
         self.lines.iter_mut().zip(&other.lines).for_each(|(to, m)| *to = to.or(m));
+        self.tun_metadata.or_with(&other.tun_metadata);
     }
 }
 
@@ -351,7 +364,7 @@ impl Default for FlowKey {
 
 impl std::fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.lines).finish()
+        f.debug_list().entries(self.lines).entry(&self.tun_metadata).finish()
     }
 }
 

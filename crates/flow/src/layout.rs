@@ -1,8 +1,10 @@
 //! Where every field lies in a key.
 //!
 //! All fields are in network byte order, so a prefix is a prefix of bytes and extraction copies. Line 0 holds all that
-//! an ordinary IPv4 packet has. Lines 1 to 4 are there for packets that need them; byte [`PRESENCE`] says which; an
-//! absent line compares as zero and is never read. Lines 5 and 6 exist in a `FlowKey` only.
+//! an ordinary IPv4 packet has. Lines behind it are there for packets that need them; byte [`PRESENCE`] says which; an
+//! absent line compares as zero and is never read. Lines 1 to 3 are the same in the key of the datapath (`PacketKey`) and in
+//! that of the tables (`FlowKey`). What follows differs: the datapath has a tunnel's Geneve options as they stood in the
+//! header, tables have registers and metadata, and the options' values beside the lines.
 //!
 //! | line | what |
 //! |---|---|
@@ -10,9 +12,9 @@
 //! | 1 | IPv6 addresses and label, ARP and neighbour-discovery addresses |
 //! | 2 | connection label and original tuple, rare tunnel and ND fields |
 //! | 3 | tunnel, MPLS labels |
-//! | 4 | values of a tunnel's Geneve options |
-//! | 5 | registers (tables only) |
-//! | 6 | metadata, conjunction id, action-set output, packet type, NSH, a tunnel's IPv4 addresses and UDP port (tables only) |
+//! | 4 to 7 of a `PacketKey` | the bytes of a tunnel's Geneve options and their number, see [`OPTIONS_LINE`] |
+//! | 4 of a `FlowKey` | registers |
+//! | 5 of a `FlowKey` | metadata, conjunction id, action-set output, packet type, NSH, a tunnel's IPv4 addresses and UDP port |
 //!
 //! An OpenFlow port number in `IN_PORT` and `ACTSET_OUTPUT` is a 16-bit one ([`crate::OfPort`]), zero-extended.
 //! Addresses of an IPv4 tuple share bytes with those of an IPv6 one; `CT_IS_IPV6` tells them apart, and a match on such
@@ -64,7 +66,7 @@ spans! {
     CT_ZONE = 20, 2;
     /// Connection state bits (new, est, rel, rpl, inv, trk, snat, dnat from bit 0).
     CT_STATE = 22, 1;
-    /// Which of lines 1 to 4 the key has: bit `i` for line `i`. Zero in masks and in comparisons.
+    /// Which of lines 1 to 7 the key has: bit `i` for line `i`. Zero in masks and in comparisons.
     PRESENCE = 23, 1;
     /// Ethernet destination.
     DL_DST = 24, 6;
@@ -167,43 +169,38 @@ spans! {
     /// ERSPAN version 1: index, the low 20 bits.
     TUN_ERSPAN_IDX = 252, 4;
 
-    /// Values of Geneve options 0 to 6, eight bytes each; a shorter value has zeros in front.
-    TUN_OPTIONS = 256, 56;
-    /// Which of these options there are: bit `i` for option `i`.
-    TUN_OPTIONS_PRESENT = 312, 1;
-
     /// Registers 0 to 15, four bytes each; xreg`i` is registers 2i and 2i+1, xxreg`i` registers 4i to 4i+3.
-    REGS = 320, 64;
+    REGS = 256, 64;
 
     /// OpenFlow metadata.
-    METADATA = 384, 8;
+    METADATA = 320, 8;
     /// Conjunction id.
-    CONJ_ID = 392, 4;
+    CONJ_ID = 328, 4;
     /// Output port in the action set.
-    ACTSET_OUTPUT = 396, 4;
+    ACTSET_OUTPUT = 332, 4;
     /// Queue priority.
-    SKB_PRIORITY = 400, 4;
+    SKB_PRIORITY = 336, 4;
     /// Packet type: name space and type; 0 for Ethernet.
-    PACKET_TYPE = 404, 4;
+    PACKET_TYPE = 340, 4;
     /// NSH flags.
-    NSH_FLAGS = 408, 1;
+    NSH_FLAGS = 344, 1;
     /// NSH time to live.
-    NSH_TTL = 409, 1;
+    NSH_TTL = 345, 1;
     /// NSH metadata type.
-    NSH_MDTYPE = 410, 1;
+    NSH_MDTYPE = 346, 1;
     /// NSH next protocol.
-    NSH_NP = 411, 1;
+    NSH_NP = 347, 1;
     /// NSH service path: identifier 24 bits, index 8.
-    NSH_PATH = 412, 4;
+    NSH_PATH = 348, 4;
     /// NSH context headers 1 to 4 (metadata type 1).
-    NSH_CONTEXT = 416, 16;
+    NSH_CONTEXT = 352, 16;
 
     /// Tunnel source, IPv4.
-    TUN_IPV4_SRC = 432, 4;
+    TUN_IPV4_SRC = 368, 4;
     /// Tunnel destination, IPv4.
-    TUN_IPV4_DST = 436, 4;
+    TUN_IPV4_DST = 372, 4;
     /// Destination UDP port of the tunnel that the packet leaves by.
-    TUN_TP_DST = 440, 2;
+    TUN_TP_DST = 376, 2;
 }
 
 /// Register `i`, 0 to 15.
@@ -212,26 +209,32 @@ pub const fn reg(i: usize) -> Span {
     Span { offset: REGS.offset + 4 * i, size: 4 }
 }
 
-/// How many options of Geneve a key has room for.
-pub const TUN_OPTIONS_MAX: usize = 7;
-
-/// The value of option `i`, 0 to 6.
-pub const fn tun_option(i: usize) -> Span {
-    assert!(i < TUN_OPTIONS_MAX);
-    Span { offset: TUN_OPTIONS.offset + 8 * i, size: 8 }
-}
-
 /// [`TUN_PAYLOAD`] of a packet without an Ethernet header, and of one that has got addresses since.
 pub const PAYLOAD_BARE: u8 = 1;
 /// See [`PAYLOAD_BARE`].
 pub const PAYLOAD_WITH_ETHERNET: u8 = 2;
 
+/// Lines that both keys have.
+pub const SHARED_LINES: usize = 4;
+/// The first of the lines of a tunnel's Geneve options in a `PacketKey`: how many bytes they have, three bytes of zeros, and the
+/// options as they stood in the header. Nothing but the first line is there if they fit into it.
+pub const OPTIONS_LINE: usize = SHARED_LINES;
+/// Where the options begin behind the start of that line.
+pub const OPTIONS_OFFSET: usize = 4;
+/// Bytes that the options of a header may have. Source: RFC 8926, 3.4: 63 words of four bytes.
+pub const OPTIONS_MAX: usize = 252;
+
 /// Size of a `PacketKey`.
-pub const PACKET_KEY_SIZE: usize = 320;
+pub const PACKET_KEY_SIZE: usize = 512;
 /// Lines of a `PacketKey`.
 pub const PACKET_LINES: usize = PACKET_KEY_SIZE / 64;
-/// Size of a `FlowKey`.
-pub const FLOW_KEY_SIZE: usize = 448;
+/// Lines of a `FlowKey`.
+pub const FLOW_LINES: usize = 6;
+/// Size of the lines of a `FlowKey`.
+pub const FLOW_KEY_SIZE: usize = FLOW_LINES * 64;
+
+const _: () = assert!(OPTIONS_OFFSET + OPTIONS_MAX == (PACKET_LINES - OPTIONS_LINE) * 64 && PACKET_LINES <= 8);
+const _: () = assert!(REGS.line() == SHARED_LINES);
 
 // No two spans overlap, none crosses a line, and all lie inside the key.
 const _: () = {

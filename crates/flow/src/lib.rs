@@ -23,7 +23,9 @@ mod of_port;
 mod prereq;
 mod subfield;
 pub mod text;
+mod tun_metadata;
 mod tunnel_key;
+mod wide;
 
 pub use compact_key::CompactKey;
 pub use compose::{compose, compose_of_size};
@@ -36,4 +38,6 @@ pub use of_port::{OfPort, PortNames};
 pub use sluice_packet::VlanLimit;
 pub use subfield::SubField;
 pub use text::FlowTextError;
+pub use tun_metadata::{TUN_METADATA_BYTES, TUN_METADATA_FIELDS, TunMetadata};
 pub use tunnel_key::{TunnelKey, tunnel_flags};
+pub use wide::{FieldValue, WIDE_WORDS, Wide};

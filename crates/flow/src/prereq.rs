@@ -81,7 +81,7 @@ impl Match {
 impl Field {
     /// Whether a packet has this field, given its key.
     pub fn is_in(&self, key: &FlowKey) -> bool {
-        Match { key: *key, mask: FlowKey::ONES }.satisfies(self.prereq)
+        Match { key: key.clone(), mask: FlowKey::ONES }.satisfies(self.prereq)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ranges of bits of a field, as actions name them: `NXM_NX_REG0[4..7]`.
 
-use crate::FlowKey;
 use crate::field::{Field, FieldId, Place, ones};
+use crate::{FlowKey, Wide};
 use std::fmt;
 
 /// Bits `start..start + n_bits` of a field, bit 0 the lowest.
@@ -27,25 +27,50 @@ impl SubField {
     }
 
     /// The value of these bits.
+    pub fn get_wide(self, key: &FlowKey) -> Wide {
+        self.field.field().get_wide(key).shr(self.start).and(&Wide::ones(self.n_bits))
+    }
+
+    /// The value of these bits; of more than 128, the low ones.
     pub fn get(self, key: &FlowKey) -> u128 {
+        if self.field.field().is_wide() {
+            return self.get_wide(key).low();
+        }
         self.field.field().get(key) >> self.start & ones(self.n_bits)
+    }
+
+    /// [`SubField::set`], of any length.
+    pub fn set_wide(self, key: &mut FlowKey, value: Wide) {
+        let field: &Field = self.field.field();
+        field.set_wide(key, field.get_wide(key).replaced(&value.shl(self.start), &self.mask_wide()));
     }
 
     /// Sets these bits, cutting what does not fit; see [`Field::set`].
     pub fn set(self, key: &mut FlowKey, value: u128) {
+        if self.field.field().is_wide() {
+            return self.set_wide(key, value.into());
+        }
         let field: &Field = self.field.field();
         let mask = self.mask();
         field.set(key, field.get(key) & !mask | value << self.start & mask);
     }
 
-    /// These bits, as bits of the field's value.
+    /// These bits, as bits of the field's value. Of a tunnel's option: see [`SubField::mask_wide`].
     pub fn mask(self) -> u128 {
         ones(self.n_bits) << self.start
     }
 
+    /// These bits, as bits of the field's value.
+    pub fn mask_wide(self) -> Wide {
+        Wide::ones(self.n_bits).shl(self.start)
+    }
+
     /// Adds to a mask what reading these bits looks at.
     pub fn set_mask(self, to: &mut FlowKey) {
-        self.field.field().set_mask(to, self.mask());
+        match self.field.field() {
+            field if field.is_wide() => field.set_mask_wide(to, self.mask_wide()),
+            field => field.set_mask(to, self.mask()),
+        }
     }
 
     /// Where these bits lie in the key, for fields whose bits lie there as they are (see [`crate::field`]).

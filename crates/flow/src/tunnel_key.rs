@@ -14,6 +14,9 @@ pub mod tunnel_flags {
     pub const CSUM: u16 = 4;
     /// There is a key.
     pub const KEY: u16 = 8;
+    /// The packet has options of Geneve. Only keys of the datapath have this bit: a packet without options is told from
+    /// those with some without a look at the options' lines.
+    pub const OPTIONS: u16 = 0x8000;
 }
 
 /// The tunnel that a packet came by or is to leave by, or a mask of its fields.
@@ -50,7 +53,7 @@ impl TunnelKey {
             id: key.number(layout::TUN_ID),
             src: wide(layout::TUN_IPV6_SRC),
             dst: wide(layout::TUN_IPV6_DST),
-            flags: key.number(layout::TUN_FLAGS) as u16,
+            flags: key.number(layout::TUN_FLAGS) as u16 & !tunnel_flags::OPTIONS,
             tos: key.number(layout::TUN_TOS) as u8,
             ttl: key.number(layout::TUN_TTL) as u8,
             tp_dst: 0,

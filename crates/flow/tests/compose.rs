@@ -56,11 +56,11 @@ proptest! {
     #[test]
     fn extraction_reads_the_flow_again(packet in packets(), size in 0usize..100) {
         let Some(key) = key_of(&packet).filter(is_composable) else { return Ok(()) };
-        prop_assert_eq!(key_of(&compose(&key, size)), Some(key), "{:02x?}", packet);
+        prop_assert_eq!(key_of(&compose(&key, size)), Some(key.clone()), "{:02x?}", packet);
         let minimal = compose(&key, 0).len();
         let expanded = compose_of_size(&key, minimal + size).unwrap();
         prop_assert_eq!(expanded.len(), minimal + size);
-        prop_assert_eq!(key_of(&expanded), Some(key));
+        prop_assert_eq!(key_of(&expanded), Some(key.clone()));
         prop_assert_eq!(compose_of_size(&key, minimal - 1), None);
     }
 }

@@ -112,8 +112,6 @@ fn recirculation_keeps_the_connection_as_long_as_the_packet_is_of_its_kind() {
         (layout::CT_MARK, &[1, 2, 3, 4]),
         (layout::CT_LABEL, &[7; 16]),
         (layout::TUN_ID, &[8; 8]),
-        (layout::TUN_OPTIONS, &[3; 56]),
-        (layout::TUN_OPTIONS_PRESENT, &[0x7f]),
     ];
     let ports = [(layout::CT_TP_SRC, &[0, 53][..]), (layout::CT_TP_DST, &[0, 80])];
     let tuple = [(layout::CT_SRC, &[9; 16][..]), (layout::CT_DST, &[8; 16]), (layout::CT_NW_PROTO, &[17])];

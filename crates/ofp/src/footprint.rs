@@ -1,6 +1,8 @@
 //! The memory of actions, flow-mods and groups, for bounds on memory.
 
-use crate::ofpact::{Bundle, Conntrack, ControllerAction, Learn, LearnSpec, Multipath, NshProperty, OfAction, Sample};
+use crate::ofpact::{
+    Bundle, Conntrack, ControllerAction, Learn, LearnSpec, Multipath, NshProperty, OfAction, Sample, SetOption,
+};
 use crate::{Bucket, FlowMod, GroupConfig};
 use sluice_flow::{FieldId, OfPort};
 
@@ -40,6 +42,7 @@ impl OfAction {
             OfAction::Encap { properties, .. } => properties.iter().map(property_bytes).sum(),
             OfAction::Learn(learn) => size_of::<Learn>() + size_of::<LearnSpec>() * learn.specs.len(),
             OfAction::Multipath(_) => size_of::<Multipath>(),
+            OfAction::SetOption(_) => size_of::<SetOption>(),
             OfAction::Note(bytes) => bytes.len(),
             OfAction::Sample(_) => size_of::<Sample>(),
             OfAction::Conntrack(_) => size_of::<Conntrack>(),

@@ -1,12 +1,13 @@
 //! What a paused packet still has before it.
 
 use crate::OfAction;
+use sluice_flow::FieldValue;
 
 /// Where a packet's way through the tables was when a rule handed it to a controller with `controller(pause)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paused {
-    /// Values on the stack with their sizes in bytes, 16 at most; the top comes last.
-    pub stack: Vec<(u128, u32)>,
+    /// Values on the stack with their sizes in bytes; the top comes last.
+    pub stack: Vec<(FieldValue, u32)>,
     /// Whether the fields of the packet's connection mean something.
     pub conntracked: bool,
     /// The mirrors that have a copy of the packet, a bit each.

@@ -9,6 +9,7 @@ impl OfAction {
     pub fn subfields(&self) -> Vec<SubField> {
         match self {
             OfAction::SetField { field, .. } | OfAction::DeleteField(field) => vec![SubField::whole(*field)],
+            OfAction::SetOption(set) => vec![SubField::whole(set.field)],
             OfAction::Load { dst: bits, .. }
             | OfAction::OutputReg { src: bits, .. }
             | OfAction::StackPush(bits)
@@ -21,8 +22,8 @@ impl OfAction {
                 ConntrackZone::Number(_) => Vec::new(),
             },
             OfAction::Learn(learn) => {
-                let sources = learn.specs.iter().filter_map(|spec| match spec.source {
-                    LearnSource::Field(bits) => Some(bits),
+                let sources = learn.specs.iter().filter_map(|spec| match &spec.source {
+                    LearnSource::Field(bits) => Some(*bits),
                     LearnSource::Value(_) => None,
                 });
                 let targets = learn.specs.iter().filter_map(|spec| match spec.target {

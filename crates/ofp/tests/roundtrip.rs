@@ -5,11 +5,11 @@ use proptest::option;
 use proptest::prelude::*;
 use sluice_flow::field::{FIELDS, Field, ones};
 use sluice_flow::layout;
-use sluice_flow::{DEFAULT_PRIORITY, FieldId, Match, OfPort, PortNames, SubField};
+use sluice_flow::{DEFAULT_PRIORITY, FieldId, Match, OfPort, PortNames, SubField, Wide};
 use sluice_ofp::ofpact::{
     ACTIONS, Arg, Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Instruction, Learn,
     LearnSource, LearnSpec, LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, Number,
-    PacketInReason, Sample, SampleDirection, Value, Values,
+    PacketInReason, Sample, SampleDirection, SetOption, Value, Values,
 };
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod, OfAction};
 
@@ -64,6 +64,21 @@ fn mask_of(field: &'static Field, kind: u8, bits: u128, prefix: u32) -> u128 {
     }
 }
 
+/// A value of an option, with bits in low, middle and high words.
+fn wide(value: u128) -> Wide {
+    let value = Wide::from(value);
+    value.or(&value.shl(400)).or(&value.shl(880)).and(&Wide::ones(Field::MAX_BITS))
+}
+
+/// A mask of an option: exact, none (the option is there), or anything.
+fn wide_mask(kind: u8, bits: u128) -> Wide {
+    match kind {
+        0 => Wide::ones(Field::MAX_BITS),
+        1 => Wide::ZERO,
+        _ => wide(bits),
+    }
+}
+
 /// Whether a match looks at the transport header.
 fn has_ports(m: &Match) -> bool {
     [FieldId::TcpSrc, FieldId::TcpDst, FieldId::TcpFlags].into_iter().any(|f| m.field(f).1 != 0)
@@ -74,9 +89,13 @@ fn matches() -> impl Strategy<Value = Match> {
     (0..BASES.len(), vec(piece, 0..6))
         .prop_map(|(base, pieces)| {
             let mut m = Match::parse(BASES[base], &PortNames::NONE).expect("a base is a match");
-            let base = m;
+            let base = m.clone();
             for (i, value, kind, bits, prefix) in pieces {
                 let field = &FIELDS[i];
+                if field.is_wide() {
+                    m.set_masked_wide(field.id, wide(value), wide_mask(kind, bits));
+                    continue;
+                }
                 let mut value = value & ones(field.place.n_bits.min(field.n_bits.max(13)));
                 match field.id {
                     FieldId::InPortOxm | FieldId::ActsetOutput => {
@@ -93,7 +112,7 @@ fn matches() -> impl Strategy<Value = Match> {
                 let said = base.mask.get(span).iter().any(|b| *b != 0);
                 let family = |m: &Match| m.key.number(layout::CT_IS_IPV6);
                 let other_family = m.mask.number(layout::CT_IS_IPV6) != 0
-                    && family(&m.with_masked(field.id, value, mask)) != family(&m);
+                    && family(&m.clone().with_masked(field.id, value, mask)) != family(&m);
                 if base.satisfies(field.prereq)
                     && !says_less(field)
                     && !said
@@ -229,6 +248,11 @@ fn set_field() -> impl Strategy<Value = OfAction> {
     let set = (whole_writable(), any::<u128>(), 0..3u8, any::<u128>(), 0..128u32);
     prop_oneof![
         set.prop_map(|(field, value, kind, bits, prefix)| {
+            if field.is_wide() {
+                let mask = wide_mask(2 * (kind % 2), bits | 1);
+                let set = SetOption { field: field.id, value: wide(value).and(&mask), mask };
+                return OfAction::SetOption(Box::new(set));
+            }
             let bits = if field.id == FieldId::TunFlags { 1 } else { bits };
             let mask = mask_of(field, kind, bits | 1, prefix);
             let value = value & if field.id == FieldId::VlanVid { ones(13) } else { ones(field.n_bits) };
@@ -255,7 +279,7 @@ fn learn() -> impl Strategy<Value = OfAction> {
     let spec = (subfield(), writable(), any::<u128>(), 0..5u8).prop_map(|(src, dst, value, kind)| {
         let n_bits = src.n_bits.min(dst.n_bits);
         let (src, dst) = (SubField { n_bits, ..src }, SubField { n_bits, ..dst });
-        let constant = LearnSource::Value(value & ones(n_bits));
+        let constant = LearnSource::Value(wide(value).and(&Wide::ones(n_bits)).into());
         let (source, target) = match kind {
             0 => (LearnSource::Field(src), LearnTarget::Match(src)),
             1 => (LearnSource::Field(src), LearnTarget::Match(dst)),
@@ -383,7 +407,7 @@ proptest! {
             let text = m.display(&ports, DEFAULT_PRIORITY).to_string();
             let again = Match::parse(&text, &ports);
             prop_assert!(again.is_ok(), "{}: {}", text, again.unwrap_err());
-            prop_assert_eq!(again.unwrap(), m, "{}", text);
+            prop_assert_eq!(again.unwrap(), m.clone(), "{}", text);
         }
     }
 

@@ -18,7 +18,6 @@ use crate::rule_users::RuleUsers;
 use crate::sflow::SFlowSettings;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
-use crate::tunnel_options::TunnelOptions;
 use crate::tunnel_ports::TunnelPorts;
 use crate::vport_counts::VportCounts;
 use parking_lot::RwLock;
@@ -208,8 +207,6 @@ pub(crate) struct SwitchState {
     pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
     /// The ports that are tunnels.
     pub tunnels: TunnelPorts,
-    /// The options of Geneve that fields stand for.
-    pub tunnel_options: TunnelOptions,
     /// Where the packets of tunnels leave.
     pub routes: Routes,
     /// The bridge and the port of each port name.

@@ -92,8 +92,7 @@ fn missing(action: &OfAction) -> Option<&'static str> {
 
 /// Refuses what names an option of Geneve that the bridge has not mapped, or bits that the option does not have.
 pub(crate) fn check_options(options: &OptionMap, matches: &Match, actions: &[OfAction]) -> Result<(), Error> {
-    let matched = (0..layout::TUN_OPTIONS_MAX).filter_map(FieldId::tun_metadata);
-    let matched = matched.filter(|id| id.field().is_present(&matches.mask)).map(SubField::whole);
+    let matched = matches.mask.tun_metadata.fields().filter_map(FieldId::tun_metadata).map(SubField::whole);
     let named = OfAction::flattened(actions).flat_map(OfAction::subfields);
     matched.chain(named).try_for_each(|bits| {
         let Some(i) = bits.field.tunnel_option() else { return Ok(()) };

@@ -93,6 +93,12 @@ fn prepare(
 ) -> Result<PreparedPacket, Error> {
     let xout = Translator::run(state, shared, xin, None).ok_or_else(no_bridge)?;
     let mut known = key.packet_part();
+    let bridge = match xin.start {
+        XlateStart::Bridge(bridge, _) => state.bridge(bridge),
+        XlateStart::Paused(frozen, _) => state.bridge(frozen.bridge),
+        XlateStart::Datapath(_) => None,
+    };
+    bridge.into_iter().for_each(|bridge| known.put_options(&bridge.tunnel_options.list_of(&key.tun_metadata)));
     known.set(layout::IN_PORT, &port.0.to_be_bytes());
     let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: xin.now_ms };
     let translated = ExecuteRequest { known, actions: xout.actions.into() };
@@ -224,7 +230,7 @@ impl Frozen {
         key.set_number(layout::IN_PORT, self.in_port.0.into());
         key.set_number(layout::METADATA, self.metadata);
         key.lines[layout::REGS.line()] = self.registers;
-        self.tunnel.put(key);
+        self.tunnel.clone().put(key);
     }
 
     /// The state as a paused packet carries it.
@@ -241,7 +247,7 @@ impl Frozen {
             }
         }
         Paused {
-            stack: self.stack.iter().map(|s| (s.value, s.n_bytes)).collect(),
+            stack: self.stack.iter().map(|s| (s.value.clone(), s.n_bytes)).collect(),
             conntracked: self.conntracked,
             mirrors: self.mirrors,
             actions: stretches,
@@ -265,7 +271,11 @@ impl Frozen {
             registers: key.lines[layout::REGS.line()],
             metadata: key.number(layout::METADATA),
             queue: 0,
-            stack: paused.stack.iter().map(|&(value, n_bytes)| StackValue { value, n_bytes }).collect(),
+            stack: paused
+                .stack
+                .iter()
+                .map(|(value, n_bytes)| StackValue { value: value.clone(), n_bytes: *n_bytes })
+                .collect(),
             was_mpls: false,
             conntracked: paused.conntracked,
             mirrors: paused.mirrors,

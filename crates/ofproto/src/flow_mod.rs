@@ -217,9 +217,9 @@ impl PendingTransaction {
         if let Some(table) = fm.table.filter(|&t| t != 255) {
             check_table(table)?;
         }
-        let trimmed = bridge.tunnel_options.without_empty_values(&fm.matches);
-        let trimmed = trimmed.map(|matches| FlowMod { matches, ..fm.clone() });
-        let fm = trimmed.as_ref().unwrap_or(fm);
+        let completed = bridge.tunnel_options.completed(&fm.matches);
+        let completed = completed.map(|matches| FlowMod { matches, ..fm.clone() });
+        let fm = completed.as_ref().unwrap_or(fm);
         match fm.command {
             FlowCommand::Add => self.add(bridge, fm),
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(bridge, fm),
@@ -394,7 +394,7 @@ impl PendingTransaction {
 
     /// Inserts a rule, visible from the next version on.
     fn insert(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
-        self.changes.add_rule(bridge.id, rule.table, || Some(*matches));
+        self.changes.add_rule(bridge.id, rule.table, || Some(matches.clone()));
         self.learners_added.extend(learned_cookies(&rule.actions));
         let (table, priority, rule) = (rule.table, rule.priority, Arc::new(rule));
         let conjunctions = conjunctions(&rule.actions);

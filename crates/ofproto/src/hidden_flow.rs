@@ -84,7 +84,7 @@ impl Ofproto {
         let bridge = &state.bridges[position(&state, bridge)?];
         let rule = |flow: &HiddenFlow| {
             let found = rules_of(bridge, TABLE)?.find_exact(&flow.matches, flow.priority, LATEST)?;
-            Some(RuleEntry { matches: flow.matches, rule: Arc::clone(found.payload()) })
+            Some(RuleEntry { matches: flow.matches.clone(), rule: Arc::clone(found.payload()) })
         };
         Ok(bridge.hidden_flows.iter().filter_map(rule).collect())
     }
@@ -108,7 +108,7 @@ impl Ofproto {
 impl PendingTransaction {
     fn add_hidden_flow(&mut self, bridge: &mut Bridge, flow: &HiddenFlow) -> Result<(), Error> {
         let mut fm = FlowMod::new(FlowCommand::Add);
-        (fm.table, fm.matches, fm.new_cookie) = (Some(TABLE), flow.matches, Some(0));
+        (fm.table, fm.matches, fm.new_cookie) = (Some(TABLE), flow.matches.clone(), Some(0));
         fm.actions.clone_from(&flow.actions);
         self.add_at(bridge, &fm, flow.priority)
     }

@@ -141,7 +141,6 @@ mod trace_passes;
 mod transaction;
 mod tunnel;
 mod tunnel_config;
-mod tunnel_options;
 mod tunnel_ports;
 mod upcall;
 mod usage;

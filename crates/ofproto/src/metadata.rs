@@ -26,8 +26,10 @@ pub(crate) fn of_key(key: &FlowKey) -> Match {
     add(InPort);
     let registers = (0..16).filter_map(FieldId::reg);
     FIELDS.into_iter().chain(registers).filter(|id| id.field().get(key) != 0).for_each(&mut add);
-    let options = (0..layout::TUN_OPTIONS_MAX).filter_map(FieldId::tun_metadata);
-    options.filter(|id| id.field().is_present(key)).for_each(&mut add);
+    for id in key.tun_metadata.fields().filter_map(FieldId::tun_metadata) {
+        metadata.set_masked_wide(id, id.field().get_wide(key), id.field().all_ones_wide());
+    }
+    let mut add = |id: FieldId| metadata.set(id, id.field().get(key));
     let state = key.number(layout::CT_STATE);
     if state != 0 {
         // The Ethernet type tells the meaning of the tuple.

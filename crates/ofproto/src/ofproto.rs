@@ -240,25 +240,15 @@ impl Ofproto {
     }
 
     /// Changes which options of Geneve the fields `tun_metadata0` and on stand for in a bridge.
-    ///
-    /// # Errors
-    /// With the field, if another bridge has it stand for another option.
-    pub fn map_tunnel_options(&self, bridge: &str, mapped: &[(usize, OptionKind)]) -> Result<(), usize> {
+    pub fn map_tunnel_options(&self, bridge: &str, mapped: &[(usize, OptionKind)]) {
+        let mut options = OptionMap::default();
+        mapped.iter().for_each(|(i, kind)| _ = options.set(*i, *kind));
         self.change(&mut self.writer(), |state| {
-            state.tunnel_options.map(bridge, mapped)?;
             if let Some(found) = state.bridges.iter_mut().find(|found| found.name() == bridge) {
-                found.tunnel_options = OptionMap::default();
-                mapped.iter().for_each(|(i, kind)| _ = found.tunnel_options.set(*i, *kind));
+                found.tunnel_options = options;
             }
-            Ok::<(), usize>(())
-        })?;
+        });
         self.announce(&Changes::everything());
-        Ok(())
-    }
-
-    /// The options of Geneve that fields stand for.
-    pub fn tunnel_options(&self) -> OptionMap {
-        self.state().tunnel_options.all()
     }
 
     /// The epoch, which increases with every change that translations depend on.
@@ -332,7 +322,6 @@ impl Ofproto {
             }
             state.by_name.retain(|_, (id, _)| *id != bridge.id);
             // What is left of a map agrees with itself.
-            let _ = state.tunnel_options.map(name, &[]);
             Ok(bridge)
         })?;
         self.announce(&Changes::everything());

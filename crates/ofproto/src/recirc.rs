@@ -16,7 +16,7 @@ use crate::mirror::MirrorMask;
 use crate::tunnel::Tunnel;
 use parking_lot::{Mutex, MutexGuard};
 use sluice_fate::Limit;
-use sluice_flow::{Line, OfPort};
+use sluice_flow::{FieldValue, Line, OfPort};
 use sluice_ofp::OfAction;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -51,9 +51,9 @@ pub(crate) struct FrozenActions {
 }
 
 /// A value on the stack of `push` and `pop`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StackValue {
-    pub value: u128,
+    pub value: FieldValue,
     pub n_bytes: u32,
 }
 

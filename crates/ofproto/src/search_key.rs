@@ -1,12 +1,13 @@
 //! The key of a table search, stored as its difference from the packet's key, and the words of keys.
 
 use sluice_action::ALLOCATION_BYTES;
-use sluice_flow::layout::{self, FLOW_KEY_SIZE, PACKET_KEY_SIZE, Span};
+use sluice_flow::layout::{self, FLOW_KEY_SIZE, SHARED_LINES, Span};
 use sluice_flow::{FlowKey, LINE_SIZE, Line, OfPort, PacketKey};
 
-/// Words of a key, and of its part that packets have.
+/// Words of a key's lines, and of those that packets have, too. A tunnel's options are left out of all this: what a rule
+/// matches of them, any search may have.
 pub(crate) const WORDS: usize = FLOW_KEY_SIZE / 8;
-pub(crate) const PACKET_WORDS: usize = PACKET_KEY_SIZE / 8;
+pub(crate) const PACKET_WORDS: usize = SHARED_LINES * LINE_WORDS;
 const LINE_WORDS: usize = LINE_SIZE / 8;
 
 /// Bits of word `place` of a key: `value` where `mask` has ones.

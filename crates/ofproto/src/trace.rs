@@ -101,7 +101,7 @@ impl Tracer {
 
     /// Records the reason for the new bits.
     pub fn attribute(&mut self, wc: &FlowKey, who: String) {
-        let mut new_bits = *wc;
+        let mut new_bits = wc.clone();
         for (line, seen) in new_bits.lines.iter_mut().zip(&self.seen.lines) {
             line.0.iter_mut().zip(seen.0).for_each(|(byte, seen)| *byte &= !seen);
         }

@@ -167,7 +167,7 @@ impl Ofproto {
         let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
         let of_names = if request.names { port_names(bridge) } else { PortNames::NONE };
-        let mut names = DatapathPortNames::with_options(state.tunnel_options.all());
+        let mut names = DatapathPortNames::default();
         if request.names {
             let ports = state.bridges.iter().flat_map(|b| b.ports.values());
             ports.for_each(|port| match &port.attach {
@@ -202,7 +202,7 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
     let last = if keys.flow == keys.original { "unchanged".to_owned() } else { show(Match::of_packet(&keys.flow)) };
     out += &format!("\nFinal flow: {last}\n");
     // OVS prints the flow here without the output of the action set.
-    let mut came = keys.original;
+    let mut came = keys.original.clone();
     came.set_number(layout::ACTSET_OUTPUT, 0);
     out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&keys.wc, &came)));
     out += &format!("Datapath actions: {}", show_actions(&xout.actions, names));
@@ -269,8 +269,7 @@ impl Ofproto {
             let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
             ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))
         };
-        let flow =
-            DatapathFlow::parse_with_options(text, &port, &state.tunnel_options.all()).map_err(|e| e.to_string())?;
+        let flow = DatapathFlow::parse(text, &port).map_err(|e| e.to_string())?;
         let (in_port, recirc_id) = (flow.key.in_port(), flow.key.recirc_id());
         if recirc_id != 0 && self.0.recirculations.thaw(recirc_id, now_ms).is_none() {
             return Err(format!("no recirculation data for recirc_id {recirc_id:#x}"));
@@ -282,6 +281,7 @@ impl Ofproto {
         let bridge = state.bridge(id).ok_or("the bridge has gone")?;
         let mut key = FlowKey::of_packet(&flow.key);
         tags::limit(&mut key, state.vlan_limit);
+        key.tun_metadata = bridge.tunnel_options.read(&flow.key.options()).map_err(|e| e.to_string())?;
         key.set_number(layout::IN_PORT, port.0.into());
         key.set_number(layout::SKB_PRIORITY, flow.skb_priority.into());
         Ok((bridge, key))

@@ -1,7 +1,7 @@
 //! The tunnel fields of a key, copied together.
 
 use sluice_flow::layout::{self, Span};
-use sluice_flow::{FlowKey, LINE_SIZE, Line};
+use sluice_flow::{FlowKey, LINE_SIZE, Line, TunMetadata};
 
 /// Tunnel fields in another line than the rest.
 const ELSEWHERE: [Span; 8] = [
@@ -33,23 +33,23 @@ const LABEL_BITS: Line = {
 };
 
 /// The tunnel fields of a key or of a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tunnel {
     line: Line,
-    options: Line,
+    options: TunMetadata,
     elsewhere: [u32; ELSEWHERE.len()],
 }
 
 impl Tunnel {
     /// No tunnel: all fields are zero.
-    pub const NONE: Tunnel = Tunnel { line: Line::ZERO, options: Line::ZERO, elsewhere: [0; ELSEWHERE.len()] };
+    pub const NONE: Tunnel = Tunnel { line: Line::ZERO, options: TunMetadata::NONE, elsewhere: [0; ELSEWHERE.len()] };
 
     pub fn of(key: &FlowKey) -> Self {
         let mut line = key.lines[layout::TUN_ID.line()];
         for label in LABELS {
             line.0[label.offset % 64..][..label.size].fill(0);
         }
-        let options = key.lines[layout::TUN_OPTIONS.line()];
+        let options = key.tun_metadata.clone();
         Tunnel { line, options, elsewhere: ELSEWHERE.map(|span| key.number(span) as u32) }
     }
 
@@ -57,7 +57,7 @@ impl Tunnel {
     pub fn put(self, key: &mut FlowKey) {
         let line = &mut key.lines[layout::TUN_ID.line()];
         *line = line.and(&LABEL_BITS).or(&self.line);
-        key.lines[layout::TUN_OPTIONS.line()] = self.options;
+        key.tun_metadata = self.options;
         // One by one, with spans that the compiler knows: in a loop each took tens of instructions, and every translation
         // comes here.
         let ([a, b, c, d, e, f, g, h], values) = (ELSEWHERE, self.elsewhere.map(u64::from));

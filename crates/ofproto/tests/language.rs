@@ -32,7 +32,7 @@ fn switch() -> Ofproto {
         ofproto.meter_mod("br0", &MeterMod::parse(meter, MeterCommand::Add).unwrap(), 0).unwrap();
     }
     let kind = OptionKind { class: 0x102, kind: 0x80, length: 4 };
-    ofproto.map_tunnel_options("br0", &[(0, kind)]).unwrap();
+    ofproto.map_tunnel_options("br0", &[(0, kind)]);
     ofproto
 }
 

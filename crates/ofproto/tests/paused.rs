@@ -49,11 +49,11 @@ fn it_goes_on_where_it_stopped() {
     let mut paused = told.paused.clone().unwrap();
     assert_eq!((told.userdata.as_slice(), told.metadata.field(FieldId::Reg3)), (&[0x0a][..], (3, 0xffff_ffff)));
     let numbers: Vec<_> = paused.actions.iter().map(|Stretch { table, cookie, .. }| (*table, *cookie)).collect();
-    assert_eq!((numbers, &paused.stack[..], paused.datapath_port), (vec![(0, 0), (0, 5)], &[(7, 4)][..], 1));
+    assert_eq!((numbers, &paused.stack[..], paused.datapath_port), (vec![(0, 0), (0, 5)], &[(7.into(), 4)][..], 1));
     // The controller changes a register, which changes the last output.
     let mut metadata = told.metadata;
     metadata.set(FieldId::Reg1, 9);
-    paused.stack[0].0 = 3;
+    paused.stack[0].0 = 3.into();
     let resumed = ofproto.resume("br0", &ResumeRequest::new(&key, &metadata, paused, 60), 0).unwrap();
     let outputs: Vec<_> = resumed.actions.iter().cloned().collect();
     assert_eq!(outputs, [4, 2, 3].map(|port| Action::Output(PortNo(port))));

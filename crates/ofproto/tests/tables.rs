@@ -41,7 +41,7 @@ fn dump(ofproto: &Ofproto) -> Vec<String> {
             idle_timeout: rule.idle_timeout(),
             hard_timeout: rule.hard_timeout(),
             importance: rule.importance,
-            matches: entry.matches,
+            matches: entry.matches.clone(),
             actions: rule.actions.to_vec(),
             ..FlowMod::new(FlowCommand::Add)
         };

@@ -9,6 +9,7 @@
 use crate::action::{self, can_say, put_list};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, property};
+use sluice_flow::Wide;
 use sluice_ofp::consistency::Within;
 use sluice_ofp::{OfAction, Paused, Stretch};
 
@@ -25,8 +26,7 @@ const DATAPATH_PORT: u16 = 0x8008;
 const INSTRUCTIONS: u16 = 0xa000;
 const ACTION_SET_INSTRUCTIONS: u16 = 0xa001;
 
-/// Bytes of a value on the stack, here and in Open vSwitch.
-const STACK_VALUE: usize = 16;
+/// Bytes of a value on the stack.
 const STACK_VALUE_MAX: usize = 128;
 
 /// A continuation.
@@ -42,8 +42,7 @@ pub(crate) fn put(c: &Continuation, version: Version, w: &mut Writer) {
     let Paused { stack, conntracked, mirrors, actions, action_set, datapath_port } = &c.paused;
     property::put(BRIDGE, &c.bridge.to_be_bytes(), w);
     for (value, n_bytes) in stack.iter().rev() {
-        let unused = STACK_VALUE.saturating_sub(*n_bytes as usize);
-        property::put(STACK, &value.to_be_bytes()[unused..], w);
+        property::put(STACK, &value.wide().to_be(STACK_VALUE_MAX.min(*n_bytes as usize)), w);
     }
     if *mirrors != 0 {
         property::put_u32(MIRRORS, *mirrors, w);
@@ -91,9 +90,8 @@ pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Continuation, Erro
             }
             STACK if body.len() > STACK_VALUE_MAX => return Err(Error::PropertyBadLen),
             STACK => {
-                let n_bytes = body.len().min(STACK_VALUE);
-                body.skip(body.len() - n_bytes)?;
-                c.paused.stack.push((body.number(n_bytes)?, n_bytes as u32));
+                let n_bytes = body.len();
+                c.paused.stack.push((Wide::from_be(body.take(n_bytes)?).into(), n_bytes as u32));
             }
             MIRRORS => c.paused.mirrors = property::u32(body)?,
             CONNTRACKED => {

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_flow::{FieldId, Mac, Match, OfPort, PortNames};
+use sluice_flow::{FieldId, Mac, Match, OfPort, PortNames, Wide};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofp::{
     BUCKET_ALL, Band, BandKind, Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, GroupCommand, GroupConfig,
@@ -141,7 +141,8 @@ fn continuation() -> impl Strategy<Value = Option<Continuation>> {
         prop::sample::select(INSTRUCTIONS).prop_map(|text| OfAction::parse_list(text, &PortNames::NONE).unwrap())
     ];
     let lists = vec(list.prop_filter("an empty list is none", |list| !list.is_empty()), 0..4);
-    let values = vec((any::<u128>(), 1u32..=16).prop_map(|(value, n)| (value >> (128 - 8 * n), n)), 0..3);
+    let value = (vec(any::<u8>(), 1..=124)).prop_map(|bytes| (Wide::from_be(&bytes).into(), bytes.len() as u32));
+    let values = vec(value, 0..3);
     let some = (any::<u128>(), values, any::<bool>(), lists, actions(), any::<[u32; 3]>());
     prop::option::of(some.prop_map(|(bridge, stack, conntracked, lists, action_set, n)| {
         // Neighbours are of different rules.
@@ -312,13 +313,15 @@ proptest! {
             table: if is10 { 0 } else { n[0] as u8 },
             cookie: if version < Version::V13 { u64::MAX } else { n[1] },
             total_len: 1000,
-            metadata,
+            metadata: metadata.clone(),
             data: data.clone(),
             userdata: Vec::new(),
             continuation: None,
         };
-        let more = Match { key: parse("reg3=0x5").key, ..parse("reg3=0x5") };
-        let rich = Match::new({ let mut m = metadata.mask; m.or_with(&more.mask); m }, &{ let mut k = metadata.key; k.or_with(&more.key); k });
+        let more = parse("reg3=0x5");
+        let mut rich = metadata.clone();
+        rich.mask.or_with(&more.mask);
+        rich.key.or_with(&more.key);
         let message = match which {
             0 => Message::PacketIn(Box::new(packet)),
             1 => Message::PacketIn(Box::new(PacketIn { format: PacketInFormat::Nxt, metadata: rich, table: n[0] as u8, cookie: n[1], ..packet })),
@@ -346,10 +349,10 @@ proptest! {
             hard_age: is10.then_some(9),
             packets: n[1],
             bytes: n[2],
-            matches,
+            matches: matches.clone(),
             actions: actions.into(),
         };
-        let request = FlowRequest { format, matches, table: Some(3), out_port: Some(OfPort(2)), out_group: (!is10).then_some(4), cookie: n[0] & 0xff, cookie_mask: 0xff };
+        let request = FlowRequest { format, matches: matches.clone(), table: Some(3), out_port: Some(OfPort(2)), out_group: (!is10).then_some(4), cookie: n[0] & 0xff, cookie_mask: 0xff };
         let removed = FlowRemoved {
             format, matches, cookie: n[0], priority: small[0], reason: FlowRemovedReason::HardTimeout, table: n[1] as u8, duration_ns: ns,
             idle_timeout: small[1], hard_timeout: if is10 { 0 } else { small[2] }, packets: n[1], bytes: n[2],

@@ -89,7 +89,7 @@ impl<R: PartialEq> LinearClassifier<R> {
     /// The best ordinary rules for the key with this conjunction id. As in Open vSwitch, a rule is hidden by a rule
     /// with clauses, the same match and a higher priority.
     fn ordinary_winners(&self, key: &FlowKey, version: u64, conj_id: u32) -> Vec<&LinearRule<R>> {
-        let mut key = *key;
+        let mut key = key.clone();
         key.set_number(layout::CONJ_ID, conj_id.into());
         let matching = self.matching(&key, version);
         let is_hidden = |rule: &LinearRule<R>| {

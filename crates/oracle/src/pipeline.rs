@@ -7,7 +7,7 @@
 
 use crate::LinearClassifier;
 use sluice_flow::field::Prereq;
-use sluice_flow::layout::{self, PACKET_LINES, Span};
+use sluice_flow::layout::{self, SHARED_LINES, Span};
 use sluice_flow::{FieldId, FlowKey, OfPort, SubField};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::{ethertype, ip_proto};
@@ -50,7 +50,7 @@ impl Pipeline {
     pub fn run(&self, key: &FlowKey) -> Option<Vec<Sent>> {
         let mut walk = Walk {
             pipeline: self,
-            key: *key,
+            key: key.clone(),
             stack: Vec::new(),
             set: Vec::new(),
             table: 0,
@@ -71,7 +71,7 @@ impl Pipeline {
 /// The part of a key that is visible on the wire.
 pub fn as_sent(key: &FlowKey) -> FlowKey {
     let mut out = FlowKey::ZERO;
-    out.lines[..PACKET_LINES].copy_from_slice(&key.lines[..PACKET_LINES]);
+    out.lines[..SHARED_LINES].copy_from_slice(&key.lines[..SHARED_LINES]);
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::DP_HASH, layout::TUN_ID] {
         out.get_mut(span).fill(0);
     }
@@ -116,7 +116,7 @@ impl Walk<'_> {
     /// The actions of the rule that wins in the current table, as if the packet had come by `in_port`.
     fn search(&self, in_port: OfPort) -> Vec<OfAction> {
         let Some(table) = self.pipeline.tables.get(&self.table) else { return Vec::new() };
-        let mut key = self.key;
+        let mut key = self.key.clone();
         key.set_number(layout::IN_PORT, in_port.0.into());
         if key.number(layout::NW_FRAG) & 1 != 0 {
             key.set_number(layout::TP_SRC, 0);
@@ -188,7 +188,7 @@ impl Walk<'_> {
             }
             OfAction::Exit => self.exit = true,
             OfAction::Clone(actions) => {
-                let before = (self.key, self.stack.clone(), self.set.clone());
+                let before = (self.key.clone(), self.stack.clone(), self.set.clone());
                 self.list(actions);
                 if !self.exit {
                     self.finish();
@@ -240,6 +240,12 @@ impl Walk<'_> {
         let no_later_fragment = self.key.number(layout::NW_FRAG) & 2 == 0;
         match action {
             OfAction::SetField { field, value, mask } => self.write(*field, *value, *mask),
+            OfAction::SetOption(set) => {
+                let field = set.field.field();
+                let value = field.get_wide(&self.key).replaced(&set.value, &set.mask);
+                field.set_wide(&mut self.key, value);
+            }
+            OfAction::Load { dst, value } if dst.field.field().is_wide() => self.store(*dst, *value),
             OfAction::Load { dst, value } => self.write(dst.field, value << dst.start, dst.mask()),
             OfAction::Move { src, dst } if self.has(src.field) && self.has(dst.field) => {
                 let value = src.get(&self.key);

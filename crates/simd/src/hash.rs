@@ -9,8 +9,8 @@
 //! Source: Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, CRYPTO '99 (NH). The finaliser is one round of the usual
 //! xor-shift-multiply kind with the golden ratio's odd constant, and is checked by the tests below.
 
-/// Places in a key: 40 words, five lines.
-pub const PLACES: usize = 40;
+/// Places in a key: 64 words, eight lines.
+pub const PLACES: usize = 64;
 
 /// The secret of the hash, drawn at start (or fixed, in `replay`).
 #[derive(Clone)]
@@ -42,13 +42,13 @@ impl HashKey {
         self.addends[place]
     }
 
-    /// The addends of line `line` (0 to 4).
+    /// The addends of line `line` (0 to 7).
     #[inline(always)]
     pub fn addends_of_line(&self, line: usize) -> &[u64; 8] {
-        self.addends[line * 8..].first_chunk().expect("invariant: five lines of eight places")
+        self.addends[line * 8..].first_chunk().expect("invariant: eight lines of eight places")
     }
 
-    /// The sum over the eight words of line `line` (0 to 4).
+    /// The sum over the eight words of line `line` (0 to 7).
     #[inline(always)]
     pub fn line(&self, line: usize, words: &[u64; 8]) -> u64 {
         let addends = self.addends_of_line(line);

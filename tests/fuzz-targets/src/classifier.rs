@@ -72,7 +72,7 @@ fn look_up(table: &Classifier<u32>, twin: &LinearClassifier<u32>, input: &mut In
     // Another key that agrees on the bits looked at.
     let other = a_match(input).key;
     let mut mixed = key.and(&looked_at);
-    let mut free = other;
+    let mut free = other.clone();
     for span in FIELDS {
         free.set_number(span, other.number(span) & !looked_at.number(span));
     }

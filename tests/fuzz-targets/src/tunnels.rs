@@ -6,7 +6,7 @@
 
 use crate::input::Input;
 use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
-use sluice_flow::{FlowKey, PacketKey, TunnelKey, tunnel_flags};
+use sluice_flow::{PacketKey, TUN_METADATA_FIELDS, TunMetadata, TunnelKey, tunnel_flags};
 use sluice_testkit::plain_checksum::internet;
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader, Unbuildable, pop};
 use sluice_tunnel::{TunnelConfig, TunnelKind, parse};
@@ -80,20 +80,39 @@ fn check(kind: TunnelKind, options: u8, packet: &[u8]) {
     assert_eq!(carried(again.tunnel, is_other), carried(tunnel, is_other), "the fields have changed");
 }
 
-/// The options of a header for which there are fields: one without a value, and some of one and of two words. None if the
-/// list of options is longer than it may be.
+/// The options of a header for which there are fields: one without a value, some of one and of two words, one of three and
+/// one that is as long as can be. None if the list of options is longer than it may be. A key keeps the list as it is, and a
+/// change of one byte that the mask of all fields does not have changes no field.
 fn known_options(list: &[u8]) -> Vec<GeneveOption> {
     let kind = |(class, kind, length)| OptionKind { class, kind, length };
     let mut map = OptionMap::default();
-    for (i, known) in [(0x102, 0x80, 4), (0x102, 1, 0), (0x102, 2, 8), (0xffff, 0, 4)].map(kind).into_iter().enumerate()
-    {
+    let kinds = [(0x102, 0x80, 4), (0x102, 1, 0), (0x102, 2, 8), (0xffff, 0, 4), (0x102, 3, 12), (0x102, 4, 124)];
+    for (i, known) in kinds.map(kind).into_iter().enumerate() {
         assert!(map.set(2 * i, known), "there is room for {known}");
     }
-    let mut key = PacketKey::ZERO;
-    match map.read(list, &mut key) {
-        Ok(()) => map.options_of(&FlowKey::of_packet(&key)),
-        Err(_) => Vec::new(),
+    let (mut key, mut of_mask) = (PacketKey::ZERO, PacketKey::ZERO);
+    key.put_options(list);
+    assert_eq!(&key.options()[..], list, "a key has other options");
+    let read = map.read(list);
+    let asked = read.clone().unwrap_or_default();
+    of_mask.put_options_mask(&map.mask(list, &whole(&asked)));
+    let mask = of_mask.options();
+    for (at, _) in list.iter().enumerate().filter(|(at, _)| mask.all()[*at] == 0) {
+        let mut other = list.to_vec();
+        other[at] ^= 0xff;
+        assert_eq!(map.read(&other), read, "byte {at} is not in the mask");
     }
+    read.map(|fields| map.options_of(&fields)).unwrap_or_default()
+}
+
+/// The mask of all that fields say.
+fn whole(fields: &TunMetadata) -> TunMetadata {
+    let mut mask = TunMetadata::NONE;
+    (0..TUN_METADATA_FIELDS).filter(|i| fields.has(*i)).for_each(|i| {
+        mask.set_present(i, true);
+        mask.set_value(i, sluice_flow::Wide::ones(992));
+    });
+    mask
 }
 
 /// The fields that must be the same. Checksums are an option, and IPv6 has UDP's always. What is optional of GTP-U is not

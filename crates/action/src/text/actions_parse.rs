@@ -6,6 +6,7 @@
 use super::ct_parse;
 use super::datapath_parse::{Fields, read_fields};
 use crate::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo, SetTunnel};
+use sluice_flow::geneve::{self, GeneveOption};
 use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::number::{integer, u16, u32};
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail};
@@ -271,11 +272,15 @@ fn masked_field(span: Span, value: &[u8], mask: &[u8]) -> MaskedField {
 }
 
 fn set_tunnel(text: Piece<'_>, fields: Piece<'_>) -> Result<Action, SyntaxError> {
-    if fields.text.contains("geneve(") {
-        return Err(fields.error("a tunnel without options of Geneve"));
-    }
-    let key = TunnelKey::of_packet(&read_fields(text)?.key);
-    Ok(Action::SetTunnel(Box::new(SetTunnel { key, options: [].into() })))
+    let key = read_fields(text)?.key;
+    let wrong = |_| fields.error("whole options of Geneve");
+    let list = key.options();
+    let options = geneve::options(&list).map(|option| {
+        let (_, kind, value) = option.map_err(wrong)?;
+        Ok(GeneveOption { kind, value: value.into() })
+    });
+    let options = options.collect::<Result<_, SyntaxError>>()?;
+    Ok(Action::SetTunnel(Box::new(SetTunnel { key: TunnelKey::of_packet(&key), options })))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Reading keys as the datapath commands write them: `in_port(1),eth(src=…,dst=…),eth_type(0x0800),ipv4(…),tcp(…)`.
 
 use sluice_flow::field::{Place, ones};
-use sluice_flow::geneve::{OptionKind, OptionMap};
+use sluice_flow::geneve::{OptionBytes, OptionKind};
 use sluice_flow::layout::{self as at, Span};
-use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address};
+use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address, wide_integer};
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail, flags};
-use sluice_flow::{FlowKey, PacketKey};
+use sluice_flow::{FlowKey, PacketKey, TUN_METADATA_BYTES, Wide};
 use sluice_packet::headers::ethertype;
 
 /// A key and its mask, as a line of datapath flow text gives them. A value without a mask is an exact match; what is
@@ -198,20 +198,8 @@ impl DatapathFlow {
     /// # Errors
     /// If it is no such text.
     pub fn parse(text: &str, port: &dyn Fn(&str) -> Option<u32>) -> Result<DatapathFlow, FlowTextError> {
-        Self::parse_with_options(text, port, &OptionMap::default())
-    }
-
-    /// The same with options of Geneve, of which those that the map knows are in the key.
-    ///
-    /// # Errors
-    /// If it is no such text.
-    pub fn parse_with_options(
-        text: &str,
-        port: &dyn Fn(&str) -> Option<u32>,
-        options: &OptionMap,
-    ) -> Result<DatapathFlow, FlowTextError> {
         let text = &text.split('=').map(str::trim_start).collect::<Vec<_>>().join("=");
-        let mut reader = Reader::new(port, options);
+        let mut reader = Reader::new(port);
         reader.attributes(Piece::new(text)).map_err(|e| e.located(text))?;
         if reader.ethertype_open {
             Place::whole(at::DL_TYPE).write(&mut reader.key, NO_ETHERTYPE);
@@ -219,8 +207,8 @@ impl DatapathFlow {
         }
         let skb_priority = reader.key.number(at::SKB_PRIORITY) as u32;
         Ok(DatapathFlow {
-            key: reader.key.packet_part(),
-            mask: reader.mask.packet_mask(),
+            key: reader.packet_key(),
+            mask: reader.packet_mask(),
             skb_priority,
             has_more: reader.has_more,
         })
@@ -250,17 +238,18 @@ pub(super) struct Fields {
 
 /// Reads attributes that are no whole key, such as that of a `set(…)`.
 pub(super) fn read_fields(text: Piece<'_>) -> Result<Fields, SyntaxError> {
-    let options = OptionMap::default();
-    let mut reader = Reader::new(&|_| None, &options);
+    let mut reader = Reader::new(&|_| None);
     reader.attributes(text)?;
-    Ok(Fields { key: reader.key.packet_part(), mask: reader.mask.packet_mask() })
+    Ok(Fields { key: reader.packet_key(), mask: reader.packet_mask() })
 }
 
 struct Reader<'p> {
     key: FlowKey,
     mask: FlowKey,
     port: &'p dyn Fn(&str) -> Option<u32>,
-    options: &'p OptionMap,
+    /// A tunnel's options of Geneve as they stand in a header, and the mask of these bytes.
+    options: OptionBytes,
+    options_mask: OptionBytes,
     /// Whether no Ethernet type has been read yet behind the tags so far.
     ethertype_open: bool,
     tags: usize,
@@ -268,9 +257,24 @@ struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    fn new(port: &'p dyn Fn(&str) -> Option<u32>, options: &'p OptionMap) -> Self {
+    fn new(port: &'p dyn Fn(&str) -> Option<u32>) -> Self {
         let (key, mask) = (FlowKey::ZERO, FlowKey::ZERO);
-        Reader { key, mask, port, options, ethertype_open: true, tags: 0, has_more: false }
+        let options = OptionBytes::NONE;
+        Reader { key, mask, port, options, options_mask: options, ethertype_open: true, tags: 0, has_more: false }
+    }
+
+    fn packet_key(&self) -> PacketKey {
+        let mut key = self.key.packet_part();
+        key.put_options(&self.options);
+        key
+    }
+
+    fn packet_mask(&self) -> PacketKey {
+        let mut mask = self.mask.packet_mask();
+        if !self.options.is_empty() {
+            mask.put_options_mask(&self.options_mask);
+        }
+        mask
     }
 }
 
@@ -387,31 +391,39 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `{class=…,type=…,len=…,0x…/0x…}` and the next. What no field stands for is skipped, as in packets.
+    /// `{class=…,type=…,len=…,0x…/0x…}` and the next.
     fn geneve(&mut self, text: Piece<'_>) -> Result<(), SyntaxError> {
         let wrong = |at: Piece<'_>| at.error("an option of Geneve: {class=…,type=…,len=…,0xVALUE}");
         let mut rest = text;
+        let (mut list, mut mask) = (Vec::new(), Vec::new());
         while !rest.text.is_empty() {
             let (option, behind) = rest.strip_prefix("{").and_then(|t| t.split_once("}")).ok_or_else(|| wrong(rest))?;
             rest = behind;
-            let mut numbers = [0; 3];
+            let mut numbers = [(0, 0); 3];
             let mut parts = option;
-            for (name, number) in ["class=", "type=", "len="].into_iter().zip(&mut numbers) {
+            for ((name, bits), number) in [("class=", 16), ("type=", 8), ("len=", 8)].into_iter().zip(&mut numbers) {
                 let (part, further) = parts.split_once(",").unwrap_or((parts, Piece::new("")));
                 parts = further;
-                let (value, _) = masked_number(part.strip_prefix(name).ok_or_else(|| wrong(option))?, 16)?;
-                *number = value as u16;
+                *number = masked_number(part.strip_prefix(name).ok_or_else(|| wrong(option))?, bits)?;
             }
-            let [class, kind, length] = numbers;
-            let kind = OptionKind { class, kind: kind as u8, length: length as u8 };
-            let Some(i) = self.options.field_of(kind) else {
-                self.has_more = true;
-                continue;
+            let [class, kind, length] = numbers.map(|(value, _)| value as u16);
+            if length > TUN_METADATA_BYTES as u16 || length % 4 != 0 {
+                return Err(option.error(format!("a length that is a multiple of 4, up to {TUN_METADATA_BYTES}")));
+            }
+            let n_bits = 8 * u32::from(length);
+            let (value, value_mask) = match parts.split_once("/") {
+                _ if parts.text.is_empty() => (Wide::ZERO, Wide::ZERO),
+                Some((value, mask)) => (wide_integer(value, n_bits)?, wide_integer(mask, n_bits)?),
+                None => (wide_integer(parts, n_bits)?, Wide::ones(n_bits)),
             };
-            let (value, mask) = if parts.text.is_empty() { (0, 0) } else { masked_number(parts, 64)? };
-            self.put(Place::whole(at::tun_option(i)), value, mask);
-            self.put(Place { span: at::TUN_OPTIONS_PRESENT, lsb: i as u32, n_bits: 1 }, 1, 1);
+            list.extend(OptionKind { class, kind: kind as u8, length: length as u8 }.header());
+            list.extend(value.to_be(length.into()));
+            mask.extend((numbers[0].1 as u16).to_be_bytes());
+            mask.extend([numbers[1].1 as u8, 0xff]);
+            mask.extend(value_mask.to_be(length.into()));
         }
+        let fit = |bytes: &[u8]| OptionBytes::new(bytes).ok_or_else(|| text.error(NOT_TOO_LONG));
+        (self.options, self.options_mask) = (fit(&list)?, fit(&mask)?);
         Ok(())
     }
 

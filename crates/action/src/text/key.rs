@@ -4,8 +4,7 @@ use super::DatapathPortNames;
 use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, hex};
 use super::tunnel;
 use crate::PortNo;
-use sluice_flow::field::ones;
-use sluice_flow::geneve::{GeneveOption, OptionMap};
+use sluice_flow::geneve;
 use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::flags;
 use sluice_flow::{PacketKey, TunnelKey};
@@ -138,7 +137,7 @@ impl Attributes<'_> {
             Shown::Matched => {}
             _ => self.text.push_str("skb_priority(0/0)"),
         }
-        self.tunnel(&names.options);
+        self.tunnel();
         self.attribute("skb_mark", &[at::PKT_MARK], |f| f.bare_hex(at::PKT_MARK));
         let shown = self.shown;
         self.attribute("ct_state", &[at::CT_STATE], |f| match shown {
@@ -168,32 +167,25 @@ impl Attributes<'_> {
     }
 
     /// The tunnel that it came by, if it did.
-    fn tunnel(&mut self, options: &OptionMap) {
+    fn tunnel(&mut self) {
         let (key, mask) = (TunnelKey::of_packet(self.key), TunnelKey::of_packet(self.mask));
         let is_there = key != TunnelKey::default() && (self.shown != Shown::Matched || mask != TunnelKey::default());
         if is_there {
             let mask = (self.shown != Shown::WithoutMask).then_some(&mask);
             self.separate();
-            let options = self.options(options);
+            let options = self.options();
             let _ = write!(self.text, "tunnel({})", tunnel::show(&key, mask, options));
         }
     }
 
-    /// The options of Geneve that it came with and that are matched.
-    fn options(&self, map: &OptionMap) -> String {
-        let (present, matched) = (self.k(at::TUN_OPTIONS_PRESENT), self.m(at::TUN_OPTIONS_PRESENT));
-        let shown = (0..at::TUN_OPTIONS_MAX).filter(|i| (present & matched) >> i & 1 != 0);
-        let mut text = String::new();
-        for (i, kind) in shown.filter_map(|i| Some((i, map.get(i)?))) {
-            let (value, mask) = (self.k(at::tun_option(i)), self.m(at::tun_option(i)));
-            let all = ones(8 * u32::from(kind.length)) as u64;
-            let _ = match mask & all {
-                0 => write!(text, "{{{kind}}}"),
-                mask if mask == all => write!(text, "{}", GeneveOption { kind, value }),
-                mask => write!(text, "{{{kind},{value:#x}/{mask:#x}}}"),
-            };
+    /// The options of Geneve that it came with, if the mask has bits of them: it has the header of each then.
+    fn options(&self) -> String {
+        let (list, mask) = (self.key.options(), self.mask.options());
+        match self.shown {
+            Shown::WithoutMask => geneve::show(&list, None).to_string(),
+            Shown::Matched if self.mask.line(at::OPTIONS_LINE).is_zero() => String::new(),
+            _ => geneve::show(&list, Some(mask.all())).to_string(),
         }
-        text
     }
 
     /// The tuple a connection began with, if conntrack knows one.

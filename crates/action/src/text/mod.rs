@@ -19,23 +19,16 @@ pub use datapath_parse::DatapathFlow;
 pub use key::{show_flow, show_packet_key, show_put_flow};
 
 use crate::{FlowStats, PortNo};
-use sluice_flow::geneve::OptionMap;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Names of datapath ports, and what the values of options in keys stand for.
+/// Names of datapath ports.
 #[derive(Clone, Debug, Default)]
 pub struct DatapathPortNames {
     ports: HashMap<PortNo, String>,
-    options: OptionMap,
 }
 
 impl DatapathPortNames {
-    /// No names yet; keys have these options of Geneve.
-    pub fn with_options(options: OptionMap) -> Self {
-        DatapathPortNames { options, ..Self::default() }
-    }
-
     /// Names a port.
     pub fn insert(&mut self, port: PortNo, name: &str) {
         self.ports.insert(port, name.to_owned());

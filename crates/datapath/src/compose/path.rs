@@ -52,8 +52,9 @@ struct TunnelLines {
     key: [Line; 2],
 }
 
-/// The lines of a tunnel: its fields and its options.
-const TUNNEL: [usize; 2] = [layout::TUN_ID.line(), layout::TUN_OPTIONS.line()];
+/// The lines of a tunnel: its fields and the first of its options. Packets with more options than that line has room for
+/// (60 bytes) take no path.
+const TUNNEL: [usize; 2] = [layout::TUN_ID.line(), layout::OPTIONS_LINE];
 
 /// What the presence byte may say of a packet with a tunnel's fields, or with options too.
 const BY_TUNNEL: [u64; 2] = [1 << TUNNEL[0], 1 << TUNNEL[0] | 1 << TUNNEL[1]];

@@ -68,7 +68,7 @@ impl Workload {
             .for_each(|&span| exact.get_mut(span).fill(0xff));
         let mut flows = Vec::new();
         for combination in 0..dims.iter().product::<u32>() {
-            let (mut k, mut m) = (key, exact);
+            let (mut k, mut m) = (key.clone(), exact.clone());
             let mut rest = combination;
             for (span, n) in [source, layout::TP_SRC, layout::TP_DST].into_iter().zip(dims) {
                 leave_at(&mut k, &mut m, span, span.size as u32 * 8 - rest % n);

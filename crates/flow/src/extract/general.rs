@@ -76,8 +76,10 @@ pub(super) fn keep_tunnel(before: &PacketKey, key: &mut PacketKey) {
         TUN_ERSPAN_IDX,
     ];
     const ELSEWHERE: [Span; 5] = [TUN_ERSPAN_VER, TUN_ERSPAN_DIR, TUN_ERSPAN_HWID, TUN_GTPU_FLAGS, TUN_GTPU_MSGTYPE];
-    const OPTIONS: [Span; 2] = [TUN_OPTIONS, TUN_OPTIONS_PRESENT];
-    IN_LINE.into_iter().chain(ELSEWHERE).chain(OPTIONS).for_each(|span| keep(before, span, key));
+    IN_LINE.into_iter().chain(ELSEWHERE).for_each(|span| keep(before, span, key));
+    for line in (OPTIONS_LINE..PACKET_LINES).filter(|line| !before.line(*line).is_zero()) {
+        *key.make_present(line) = *before.line(line);
+    }
 }
 
 /// Copies a field that is not zero, so that no line is made present for nothing.

@@ -1,7 +1,8 @@
 //! The fields of OpenFlow as Open vSwitch 3.1 knows them: names, place in a [`FlowKey`], text and wire formats.
 //!
 //! Declared once, in the table of [`FIELDS`]; parsing, printing, the OpenFlow codec and the classifier all read it. A
-//! field's value is a number of at most 128 bits, the same that stands on the wire in network byte order. What cannot
+//! field's value is a number, the same that stands on the wire in network byte order. It has at most 128 bits, except those of
+//! a tunnel's options, which have up to 992 and stand beside the lines of the key ([`Field::get_wide`]). What cannot
 //! be said by "these bits of the key" (ports of 32 bits, VLAN fields that imply the tag, addresses that imply their
 //! family) is in [`Field::get`], [`Field::set`] and [`Field::set_mask`] and nowhere else.
 
@@ -12,7 +13,7 @@ pub use oxm::{Oxm, OxmClass};
 pub use table::{FIELDS, FieldId};
 
 use crate::layout::{self, Span};
-use crate::{FlowKey, OfPort};
+use crate::{FlowKey, OfPort, TUN_METADATA_FIELDS, Wide};
 
 /// How a field is written in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// No bits of a line.
+    pub const NOWHERE: Place = Place { span: Span { offset: 0, size: 0 }, lsb: 0, n_bits: 0 };
+
     /// The whole of a span.
     pub const fn whole(span: Span) -> Self {
         Place { span, lsb: 0, n_bits: 8 * span.size as u32 }
@@ -149,15 +153,15 @@ impl FieldId {
         FIELDS.get(FieldId::Xreg0 as usize + i).filter(|_| i < 8).map(|f| f.id)
     }
 
-    /// The field of Geneve option `i`, 0 to 6.
+    /// The field of Geneve option `i`, 0 to 63.
     pub fn tun_metadata(i: usize) -> Option<FieldId> {
-        FIELDS.get(FieldId::TunMetadata0 as usize + i).filter(|_| i < layout::TUN_OPTIONS_MAX).map(|f| f.id)
+        FIELDS.get(FieldId::TunMetadata0 as usize + i).filter(|_| i < TUN_METADATA_FIELDS).map(|f| f.id)
     }
 
     /// Which Geneve option the field is the value of.
     pub fn tunnel_option(self) -> Option<usize> {
         let i = (self as usize).checked_sub(FieldId::TunMetadata0 as usize)?;
-        (i < layout::TUN_OPTIONS_MAX).then_some(i)
+        (i < TUN_METADATA_FIELDS).then_some(i)
     }
 
     /// Quadruple register `i`, 0 to 3: registers `4i` (highest) to `4i + 3`.
@@ -167,6 +171,9 @@ impl FieldId {
 }
 
 impl Field {
+    /// Bits of the longest field.
+    pub const MAX_BITS: u32 = 8 * crate::TUN_METADATA_BYTES as u32;
+
     /// The field of that name: its name, its alias, or one of its NXM or OXM names.
     pub fn by_name(name: &str) -> Option<&'static Field> {
         table::index().get(name).map(|id| id.field())
@@ -187,9 +194,19 @@ impl Field {
         self.oxm[0].map_or(self.name, |o| o.name)
     }
 
-    /// All the bits that an action can change.
+    /// All the bits that an action can change; of a tunnel's option the low 128.
     pub const fn all_ones(&self) -> u128 {
         ones(self.n_bits)
+    }
+
+    /// Whether it has more bits than a `u128`, as a tunnel's option has.
+    pub const fn is_wide(&self) -> bool {
+        self.n_bits > u128::BITS
+    }
+
+    /// All the bits that an action can change.
+    pub fn all_ones_wide(&self) -> Wide {
+        Wide::ones(self.n_bits)
     }
 
     /// All the bits that a match can look at: [`Field::all_ones`], and for `vlan_vid` also whether there is a tag.
@@ -198,7 +215,15 @@ impl Field {
     }
 
     /// Its value in a key.
+    pub fn get_wide(&self, key: &FlowKey) -> Wide {
+        self.id.tunnel_option().map_or_else(|| self.get(key).into(), |i| key.tun_metadata.value(i))
+    }
+
+    /// Its value in a key; of a tunnel's option the low 128 bits.
     pub fn get(&self, key: &FlowKey) -> u128 {
+        if let Some(i) = self.id.tunnel_option() {
+            return key.tun_metadata.value(i).low();
+        }
         let bits = self.place.read(key);
         match self.id {
             FieldId::InPortOxm | FieldId::ActsetOutput => u128::from(OfPort(bits as u16).to_of11()),
@@ -208,9 +233,23 @@ impl Field {
         }
     }
 
+    /// [`Field::set`], of any length.
+    pub fn set_wide(&self, key: &mut FlowKey, value: Wide) {
+        match self.id.tunnel_option() {
+            Some(i) => {
+                key.tun_metadata.set_present(i, true);
+                key.tun_metadata.set_value(i, value.and(&self.all_ones_wide()));
+            }
+            None => self.set(key, value.low()),
+        }
+    }
+
     /// Sets its value in a key, as an action or a packet would: bits that do not fit are cut, setting a VLAN field
     /// means that there is a tag, and a 32-bit port number that has no 16-bit one becomes none.
     pub fn set(&self, key: &mut FlowKey, value: u128) {
+        if self.is_wide() {
+            return self.set_wide(key, value.into());
+        }
         match self.id {
             FieldId::InPortOxm | FieldId::ActsetOutput => {
                 let port = OfPort::from_of11(value as u32).unwrap_or(OfPort::NONE);
@@ -229,15 +268,23 @@ impl Field {
         if let Some((family, is_ipv6)) = self.family() {
             Place::whole(family).write(key, u128::from(is_ipv6));
         }
-        if let Some(present) = self.presence() {
-            present.write(key, 1);
+    }
+
+    /// [`Field::set_mask`], of any length.
+    pub fn set_mask_wide(&self, to: &mut FlowKey, mask: Wide) {
+        match self.id.tunnel_option() {
+            Some(i) => {
+                to.tun_metadata.set_present(i, true);
+                to.tun_metadata.set_value(i, to.tun_metadata.value(i).or(&mask.and(&self.all_ones_wide())));
+            }
+            None => self.set_mask(to, mask.low()),
         }
     }
 
     /// Adds to the mask `to` the bits that a match on the `mask` bits of this field's value looks at.
     pub fn set_mask(&self, to: &mut FlowKey, mask: u128) {
-        if let Some(present) = self.presence() {
-            present.write(to, 1);
+        if self.is_wide() {
+            return self.set_mask_wide(to, mask.into());
         }
         if mask & self.match_ones() == 0 {
             return;
@@ -261,23 +308,20 @@ impl Field {
         }
     }
 
-    /// The bit that says that a packet has the field at all; setting the field sets it, and a match looks at it.
-    fn presence(&self) -> Option<Place> {
-        let i = self.id.tunnel_option()?;
-        Some(Place { span: layout::TUN_OPTIONS_PRESENT, lsb: i as u32, n_bits: 1 })
-    }
-
     /// Takes the field away from a key: an option that is not sent.
     pub fn delete(&self, key: &mut FlowKey) {
-        self.place.write(key, 0);
-        if let Some(present) = self.presence() {
-            present.write(key, 0);
+        match self.id.tunnel_option() {
+            Some(i) => {
+                key.tun_metadata.set_present(i, false);
+                key.tun_metadata.set_value(i, Wide::ZERO);
+            }
+            None => self.place.write(key, 0),
         }
     }
 
     /// Whether a key has the field, where packets may be without it.
     pub fn is_present(&self, key: &FlowKey) -> bool {
-        self.presence().is_none_or(|present| present.read(key) != 0)
+        self.id.tunnel_option().is_none_or(|i| key.tun_metadata.has(i))
     }
 
     /// The byte that names the address family of a packet, and the value it must have for this field.

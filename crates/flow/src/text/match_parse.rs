@@ -1,11 +1,11 @@
 //! Reading matches.
 
-use super::number::integer;
+use super::number::wide_integer;
 use super::piece::{Delimiter, Pair, Piece};
 use super::value;
 use super::{FlowTextError, SyntaxError};
-use crate::field::{Field, FieldId, Prereq, ones};
-use crate::{Match, PortNames, layout};
+use crate::field::{Field, FieldId, Prereq};
+use crate::{Match, PortNames, Wide, layout};
 
 /// A match being read: what it says so far, and where each field stands.
 pub struct MatchReader<'a> {
@@ -40,8 +40,8 @@ impl<'a> MatchReader<'a> {
             return Ok(false);
         };
         let (value, mask) = match pair.value.is_empty() {
-            true if pair.delimiter == Delimiter::None => (0, 0),
-            _ => value::parse(field, pair.value, self.ports)?,
+            true if pair.delimiter == Delimiter::None => (Wide::ZERO, Wide::ZERO),
+            _ => value::parse_wide(field, pair.value, self.ports)?,
         };
         self.set(field, value, mask, key);
         Ok(true)
@@ -53,23 +53,23 @@ impl<'a> MatchReader<'a> {
         if !field.maskable && !sub.is_whole() {
             return Err(pair.key.error(format!("all bits of {}, since it cannot have a mask", field.name)));
         }
-        let bits = integer(pair.value, sub.n_bits)?;
-        self.set(field, bits << sub.start, sub.mask(), pair.key);
+        let bits = wide_integer(pair.value, sub.n_bits)?;
+        self.set(field, bits.shl(sub.start), sub.mask_wide(), pair.key);
         Ok(())
     }
 
-    fn set(&mut self, field: &'static Field, value: u128, mask: u128, at: Piece<'a>) {
+    fn set(&mut self, field: &'static Field, value: Wide, mask: Wide, at: Piece<'a>) {
         // An option may be matched for being there.
-        if mask == 0 && field.id.tunnel_option().is_none() {
+        if mask.is_zero() && field.id.tunnel_option().is_none() {
             self.matches.clear(field.id);
             self.seen.retain(|(seen, _)| seen.id != field.id);
             return;
         }
         match field.id {
-            FieldId::DlVlan if value == 0xffff => self.matches.set(FieldId::VlanTci, 0),
+            FieldId::DlVlan if value == 0xffff.into() => self.matches.set(FieldId::VlanTci, 0),
             // Ethernet packets, as every flow means that does not say otherwise.
-            FieldId::PacketType if value == 0 => self.matches.clear(FieldId::PacketType),
-            _ => self.matches.set_masked(field.id, value, mask),
+            FieldId::PacketType if value.is_zero() => self.matches.clear(FieldId::PacketType),
+            _ => self.matches.set_masked_wide(field.id, value, mask),
         }
         self.seen.push((field, at));
     }
@@ -108,15 +108,6 @@ impl Match {
     /// Reads a match: `tcp,tp_dst=80`.
     pub fn parse(text: &str, ports: &PortNames) -> Result<Match, FlowTextError> {
         parse(Piece::new(text), ports).map_err(|e| e.located(text))
-    }
-
-    /// Takes back what was said of a field.
-    fn clear(&mut self, field: FieldId) {
-        self.set_masked(field, 0, ones(128));
-        let mut bits = crate::FlowKey::ZERO;
-        field.field().set_mask(&mut bits, ones(128));
-        self.mask.and_not(&bits);
-        self.key.and_not(&bits);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::flags;
 use super::number::{show_hex, show_ipv4, show_ipv6, show_mac};
-use super::value::fragment_name;
+use super::value::{fragment_name, show_wide};
 use crate::field::{FieldId, Place, ones};
 use crate::layout::{self, Span};
 use crate::prereq::shorthand;
@@ -226,19 +226,23 @@ impl Items<'_, '_> {
                 self.item(format_args!("tun_flags={shown}"))?;
             }
         }
-        (0..layout::TUN_OPTIONS_MAX).try_for_each(|i| self.option(i))
+        let matches = self.matches;
+        matches.mask.tun_metadata.fields().try_for_each(|i| self.option(i))
     }
 
     /// A Geneve option: its value, or only that there is one, or that there is none (`NP`).
     fn option(&mut self, i: usize) -> fmt::Result {
-        if self.mask(layout::TUN_OPTIONS_PRESENT) >> i & 1 == 0 {
-            return Ok(());
+        let (mask, key) = (&self.matches.mask.tun_metadata, &self.matches.key.tun_metadata);
+        let mask = mask.value(i);
+        if !key.has(i) {
+            return self.item(format_args!("tun_metadata{i}=NP"));
         }
-        let (name, span) = (format!("tun_metadata{i}"), layout::tun_option(i));
-        match (self.key(layout::TUN_OPTIONS_PRESENT) >> i & 1, self.mask(span)) {
-            (0, _) => self.item(format_args!("{name}=NP")),
-            (_, 0) => self.item(format_args!("{name}")),
-            _ => self.hex(&name, span),
+        match FieldId::tun_metadata(i).map(FieldId::field) {
+            Some(field) if !mask.is_zero() => {
+                let shown = show_wide(field, key.value(i), mask, &PortNames::NONE).to_string();
+                self.item(format_args!("tun_metadata{i}={shown}"))
+            }
+            _ => self.item(format_args!("tun_metadata{i}")),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::SyntaxError;
 use super::piece::Piece;
+use crate::Wide;
 use crate::field::ones;
 use crate::mac::{Mac, ParseMacError};
 use std::fmt;
@@ -20,18 +21,33 @@ pub fn integer(text: Piece<'_>, n_bits: u32) -> Result<u128, SyntaxError> {
     if value > ones(n_bits) { Err(wrong()) } else { Ok(value) }
 }
 
+/// The same of more bits than a `u128` has.
+pub fn wide_integer(text: Piece<'_>, n_bits: u32) -> Result<Wide, SyntaxError> {
+    if n_bits <= u128::BITS {
+        return integer(text, n_bits).map(Wide::from);
+    }
+    let (digits, radix) = radix_of(text.text);
+    let value = Wide::from_digits(digits, radix).filter(|value| value.bit_len() <= n_bits);
+    value.ok_or_else(|| text.error(expected(n_bits)))
+}
+
 /// A number of at most so many bits in words, with its range if that is short enough to be read.
 pub fn expected(n_bits: u32) -> String {
     let range = if n_bits <= 32 { format!(", 0 to {}", ones(n_bits)) } else { String::new() };
     format!("a number of at most {n_bits} bits{range}")
 }
 
-fn magnitude(digits: &str) -> Option<u128> {
-    let (digits, radix) = match digits.as_bytes() {
+/// The digits of a number and their radix.
+fn radix_of(digits: &str) -> (&str, u32) {
+    match digits.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
         [b'0', _, ..] => (&digits[1..], 8),
         _ => (digits, 10),
-    };
+    }
+}
+
+fn magnitude(digits: &str) -> Option<u128> {
+    let (digits, radix) = radix_of(digits);
     // from_str_radix takes a sign, which is not ours to accept here.
     if digits.starts_with(['+', '-']) {
         return None;

@@ -42,7 +42,7 @@ const TUN_KEY: u64 = 8;
 impl Match {
     /// A megaflow as the `Megaflow:` line of a trace shows it: always with its `recirc_id` and packet type.
     pub fn of_megaflow(mask: &FlowKey, key: &FlowKey) -> Match {
-        let mut mask = *mask;
+        let mut mask = mask.clone();
         mask.set_number(layout::RECIRC_ID, 0xffff_ffff);
         mask.set_number(layout::PACKET_TYPE, 0xffff_ffff);
         Match::new(mask, key)
@@ -66,14 +66,14 @@ impl Match {
         if if is_tunnelled { has_key } else { !is_zero(key, layout::TUN_ID) } {
             show(layout::TUN_ID);
         }
-        let mut matches = Match { key: *key, mask };
+        let mut matches = Match { key: key.clone(), mask };
         matches.show_headers();
         matches.key = matches.key.and(&matches.mask);
         matches
     }
 
     fn show_headers(&mut self) {
-        let key = self.key;
+        let key = self.key.clone();
         let packet_type = key.number(layout::PACKET_TYPE);
         let mut show = |span: Span| self.mask.get_mut(span).fill(0xff);
         show(layout::PACKET_TYPE);
@@ -120,7 +120,7 @@ impl Match {
     }
 
     fn show_ip(&mut self, dl_type: u16) {
-        let key = self.key;
+        let key = self.key.clone();
         let proto = key.number(layout::NW_PROTO) as u8;
         let mut show = |span: Span| self.mask.get_mut(span).fill(0xff);
         [layout::NW_TOS, layout::NW_TTL, layout::NW_PROTO].into_iter().for_each(&mut show);

@@ -2,10 +2,10 @@
 
 use super::SyntaxError;
 use super::flags;
-use super::number::{integer, ipv4, ipv6, mac, masked_address, show_hex, show_ipv4, show_ipv6, show_mac};
+use super::number::{integer, ipv4, ipv6, mac, masked_address, show_hex, show_ipv4, show_ipv6, show_mac, wide_integer};
 use super::piece::Piece;
 use crate::field::{Field, FieldId, Format, ones};
-use crate::{OfPort, PortNames, SubField};
+use crate::{OfPort, PortNames, SubField, Wide};
 use std::fmt;
 
 /// Reads a field's `VALUE` or `VALUE/MASK`. `*` matches anything. Without a mask, every bit that a match can examine is
@@ -37,6 +37,18 @@ pub fn parse(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<(u128,
         return Err(text.error(format!("no mask, since {} cannot have one", field.name)));
     }
     Ok((value, mask))
+}
+
+/// [`parse`], of any length.
+pub fn parse_wide(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<(Wide, Wide), SyntaxError> {
+    if !field.is_wide() {
+        return parse(field, text, ports).map(|(value, mask)| (value.into(), mask.into()));
+    }
+    match text.split_once("/") {
+        _ if text.text == "*" => Ok((Wide::ZERO, Wide::ZERO)),
+        Some((value, mask)) => Ok((wide_integer(value, field.n_bits)?, wide_integer(mask, field.n_bits)?)),
+        None => Ok((wide_integer(text, field.n_bits)?, field.all_ones_wide())),
+    }
 }
 
 /// Reads a field's value where no mask is allowed.
@@ -127,6 +139,16 @@ pub fn show<'a>(field: &'static Field, value: u128, mask: u128, ports: &'a PortN
             Format::Decimal | Format::Port | Format::PortOxm => write!(f, "{value}")?,
         }
         if exact { Ok(()) } else { write!(f, "/{}", show_hex(mask)) }
+    })
+}
+
+/// [`show`], of any length.
+pub fn show_wide<'a>(field: &'static Field, value: Wide, mask: Wide, ports: &'a PortNames) -> impl fmt::Display + 'a {
+    fmt::from_fn(move |f| match () {
+        () if !field.is_wide() => write!(f, "{}", show(field, value.low(), mask.low(), ports)),
+        () if mask.is_zero() => f.write_str("ANY"),
+        () if mask == field.all_ones_wide() => write!(f, "{value}"),
+        () => write!(f, "{value}/{mask}"),
     })
 }
 

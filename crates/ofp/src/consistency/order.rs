@@ -54,6 +54,7 @@ pub fn conjunctions<'a>(mut actions: impl Iterator<Item = &'a OfAction> + Clone)
 fn written(action: &OfAction) -> Option<FieldId> {
     match action {
         OfAction::SetField { field, .. } => Some(*field),
+        OfAction::SetOption(set) => Some(set.field),
         OfAction::Load { dst, .. } | OfAction::Move { dst, .. } => Some(dst.field),
         _ => None,
     }

@@ -20,7 +20,7 @@ pub struct Prerequisites {
 impl Prerequisites {
     /// What actions need behind a match, in a table if that is known.
     pub fn new(matches: &Match, table: Option<u8>) -> Self {
-        Prerequisites { state: *matches, table, only_in_10: false }
+        Prerequisites { state: matches.clone(), table, only_in_10: false }
     }
 
     /// Checks a whole list.
@@ -173,9 +173,9 @@ impl Prerequisites {
             match spec.target {
                 LearnTarget::Match(dst) => {
                     target.needs(dst.field)?;
-                    if let LearnSource::Value(value) = spec.source {
+                    if let LearnSource::Value(value) = &spec.source {
                         let SubField { field, start, .. } = dst;
-                        target.state.set_masked(field, value << start, dst.mask());
+                        target.state.set_masked_wide(field, value.wide().shl(start), dst.mask_wide());
                     }
                 }
                 LearnTarget::Load(dst) => target.needs(dst.field)?,

@@ -12,7 +12,7 @@ pub use action_type::{ActionType, Arg, Code, Instruction, Number, Show, Text, ve
 pub use params::{
     Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Learn, LearnSource, LearnSpec,
     LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, NshProperty, PacketInReason, Sample,
-    SampleDirection,
+    SampleDirection, SetOption,
 };
 pub use table::{ACTIONS, ActionId};
 pub use values::{ARGS_MAX, Value, Values};
@@ -67,6 +67,8 @@ pub enum OfAction {
         /// The bits to change; all of the field's if the text gives no mask.
         mask: u128,
     },
+    /// `set_field:VALUE[/MASK]->tun_metadata0`: as before, of a tunnel's option.
+    SetOption(Box<SetOption>),
     /// `load:VALUE->FIELD[…]`.
     Load {
         /// Which bits.
@@ -267,7 +269,7 @@ impl OfAction {
             OfAction::Group(id) => (Id::Group, Values::number(*id)),
             OfAction::Bundle(bundle) if bundle.dst.is_some() => (Id::BundleLoad, Values::NONE),
             OfAction::Bundle(_) => (Id::Bundle, Values::NONE),
-            OfAction::SetField { .. } => (Id::SetField, Values::NONE),
+            OfAction::SetField { .. } | OfAction::SetOption(_) => (Id::SetField, Values::NONE),
             OfAction::Load { .. } => (Id::Load, Values::NONE),
             OfAction::Move { src, dst } => (Id::Move, Values([Value::Bits(*src), Value::Bits(*dst)])),
             OfAction::SetVlanVid { vid, push_if_needed: true } => (Id::ModVlanVid, Values::number(*vid)),

@@ -1,7 +1,7 @@
 //! What the larger actions say.
 
 use super::OfAction;
-use sluice_flow::{OfPort, SubField};
+use sluice_flow::{FieldId, FieldValue, OfPort, SubField, Wide};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Why a packet goes to a controller.
@@ -162,7 +162,7 @@ pub struct Learn {
 }
 
 /// One piece of a learned flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LearnSpec {
     /// Where the value comes from.
     pub source: LearnSource,
@@ -171,12 +171,12 @@ pub struct LearnSpec {
 }
 
 /// Where a learned value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnSource {
     /// Bits of the packet that is being translated.
     Field(SubField),
     /// A constant.
-    Value(u128),
+    Value(FieldValue),
 }
 
 /// What a learned value is for.
@@ -188,6 +188,17 @@ pub enum LearnTarget {
     Load(SubField),
     /// Output to the port of that number.
     Output,
+}
+
+/// `set_field` of a tunnel's option, whose value may be longer than that of any other field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SetOption {
+    /// Which field.
+    pub field: FieldId,
+    /// Its new value; zero outside the mask.
+    pub value: Wide,
+    /// The bits to change; all of the field's if the text gives no mask.
+    pub mask: Wide,
 }
 
 /// `sample(…)`.

@@ -5,7 +5,7 @@ use super::action_check::{self, Placed};
 use super::{ct_args, declared, learn_args};
 use crate::OfAction;
 use crate::consistency::Within;
-use crate::ofpact::{ActionId, ActionType, Text};
+use crate::ofpact::{ActionId, ActionType, SetOption, Text};
 use sluice_flow::field::{FieldId, ones};
 use sluice_flow::text::{Delimiter, Pair, Piece, SyntaxError, number, value};
 use sluice_flow::{Field, OfPort, PortNames, SubField};
@@ -166,6 +166,11 @@ impl<'p> ActionReader<'p> {
         if !field.writable {
             return Err(name.error("a field that can be written"));
         }
+        if field.is_wide() {
+            let (number, mask) = value::parse_wide(field, value, self.ports)?;
+            let set = SetOption { field: field.id, value: number.and(&mask), mask };
+            return Ok(OfAction::SetOption(Box::new(set)));
+        }
         let (number, mask) = value::parse(field, value, self.ports)?;
         if field.id == FieldId::DlVlan && number > 0xfff {
             return Err(value.error(number::expected(12)));
@@ -177,16 +182,18 @@ impl<'p> ActionReader<'p> {
 /// Only options of a tunnel can be deleted: packets have all other fields or none of their layer.
 fn delete_field(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
     let field = Field::by_name(text.text).filter(|field| field.id.tunnel_option().is_some());
-    field.map(|field| OfAction::DeleteField(field.id)).ok_or_else(|| text.error("a tunnel option (tun_metadata0 to 6)"))
+    field
+        .map(|field| OfAction::DeleteField(field.id))
+        .ok_or_else(|| text.error("a tunnel option (tun_metadata0 to 63)"))
 }
 
 fn load(text: Piece<'_>) -> Result<Vec<OfAction>, SyntaxError> {
     let (value, name) = arrow(text)?;
     let dst = writable(name)?;
-    let value = number::integer(value, dst.n_bits)?;
+    let value = number::wide_integer(value, dst.n_bits)?;
     let pieces = (0..dst.n_bits).step_by(64).map(|start| {
         let part = SubField { start: dst.start + start, n_bits: (dst.n_bits - start).min(64), ..dst };
-        OfAction::Load { dst: part, value: value >> start & ones(part.n_bits) }
+        OfAction::Load { dst: part, value: value.shr(start).low() & ones(part.n_bits) }
     });
     Ok(pieces.collect())
 }

@@ -86,6 +86,10 @@ fn action(f: &mut Formatter<'_>, a: &OfAction, ports: &PortNames) -> Result {
             let field = field.field();
             write!(f, "set_field:{}->{}", value::show(field, *value, *mask, ports), field.name)
         }
+        OfAction::SetOption(set) => {
+            let field = set.field.field();
+            write!(f, "set_field:{}->{}", value::show_wide(field, set.value, set.mask, ports), field.name)
+        }
         OfAction::Load { dst, value } => write!(f, "load:{}->{dst}", show_hex(*value)),
         OfAction::Move { src, dst } => write!(f, "move:{src}->{dst}"),
         OfAction::DecTtl { controllers, listed } => dec_ttl(f, controllers, *listed),
@@ -242,19 +246,19 @@ fn learn_text(f: &mut Formatter<'_>, l: &Learn, ports: &PortNames) -> Result {
 }
 
 fn learn_spec(f: &mut Formatter<'_>, spec: &LearnSpec, ports: &PortNames) -> Result {
-    match (spec.source, spec.target) {
+    match (&spec.source, spec.target) {
         (LearnSource::Value(value), LearnTarget::Match(dst)) if dst.is_whole() => {
             let field = dst.field.field();
-            write!(f, "{}={}", field.name, value::show(field, value, field.all_ones(), ports))
+            write!(f, "{}={}", field.name, value::show_wide(field, value.wide(), field.all_ones_wide(), ports))
         }
-        (LearnSource::Value(value), LearnTarget::Match(dst)) => write!(f, "{dst}={}", show_hex(value)),
-        (LearnSource::Field(src), LearnTarget::Match(dst)) if src == dst => write!(f, "{dst}"),
+        (LearnSource::Value(value), LearnTarget::Match(dst)) => write!(f, "{dst}={}", value.wide()),
+        (LearnSource::Field(src), LearnTarget::Match(dst)) if *src == dst => write!(f, "{dst}"),
         (LearnSource::Field(src), LearnTarget::Match(dst)) => write!(f, "{dst}={src}"),
-        (LearnSource::Value(value), LearnTarget::Load(dst)) => write!(f, "load:{}->{dst}", show_hex(value)),
+        (LearnSource::Value(value), LearnTarget::Load(dst)) => write!(f, "load:{}->{dst}", value.wide()),
         (LearnSource::Field(src), LearnTarget::Load(dst)) => write!(f, "load:{src}->{dst}"),
         (LearnSource::Field(src), LearnTarget::Output) => write!(f, "output:{src}"),
         // Text cannot say this, so nothing reads it back.
-        (LearnSource::Value(value), LearnTarget::Output) => write!(f, "output:{value}"),
+        (LearnSource::Value(value), LearnTarget::Output) => write!(f, "output:{}", value.low()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::action_args::{arrow, for_each_pair, move_bits, table, writable};
 use crate::OfAction;
 use crate::ofpact::{Learn, LearnSource, LearnSpec, LearnTarget};
 use sluice_flow::text::{Pair, Piece, SyntaxError, number, value};
-use sluice_flow::{DEFAULT_PRIORITY, PortNames};
+use sluice_flow::{DEFAULT_PRIORITY, Field, PortNames};
 
 pub(super) fn learn(text: Piece<'_>, ports: &PortNames) -> Result<OfAction, SyntaxError> {
     let mut learn = Learn {
@@ -50,10 +50,10 @@ fn learn_spec(pair: &Pair<'_>, ports: &PortNames, specs: &mut Vec<LearnSpec>) ->
     let spec = match pair.key.text {
         "load" => {
             let (source, name) = arrow(value)?;
-            match number::integer(source, 128) {
+            match number::wide_integer(source, Field::MAX_BITS) {
                 Ok(_) => {
                     let dst = writable(name)?;
-                    let constant = number::integer(source, dst.n_bits)?;
+                    let constant = number::wide_integer(source, dst.n_bits)?.into();
                     LearnSpec { source: LearnSource::Value(constant), target: LearnTarget::Load(dst) }
                 }
                 Err(_) => match move_bits(value)? {
@@ -90,9 +90,13 @@ fn learn_match(pair: &Pair<'_>, ports: &PortNames) -> Result<LearnSpec, SyntaxEr
         }
         LearnSource::Field(src)
     } else if dst.is_whole() {
-        LearnSource::Value(value::parse_exact(dst.field.field(), value, ports)?)
+        let field = dst.field.field();
+        match value::parse_wide(field, value, ports)? {
+            (number, mask) if field.is_wide() && mask == field.all_ones_wide() => LearnSource::Value(number.into()),
+            _ => LearnSource::Value(value::parse_exact(field, value, ports)?.into()),
+        }
     } else {
-        LearnSource::Value(number::integer(value, dst.n_bits)?)
+        LearnSource::Value(number::wide_integer(value, dst.n_bits)?.into())
     };
     Ok(LearnSpec { source, target: LearnTarget::Match(dst) })
 }

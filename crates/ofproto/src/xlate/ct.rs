@@ -50,7 +50,7 @@ fn swap_tuple(key: &mut FlowKey, v4: bool) {
     for (a, b) in pairs {
         let mut kept = [0; 16];
         kept[..a.size].copy_from_slice(key.get(a));
-        let other = *key;
+        let other = key.clone();
         key.get_mut(a).copy_from_slice(other.get(b));
         key.get_mut(b).copy_from_slice(&kept[..a.size]);
     }
@@ -63,7 +63,7 @@ impl Translator<'_> {
         let zone = match ct.zone {
             ConntrackZone::Number(zone) => zone,
             ConntrackZone::Field(field) => {
-                self.look_at_field(field.field, field.mask());
+                self.look_at_bits(field);
                 field.get(&self.flow) as u16
             }
         };
@@ -114,7 +114,7 @@ impl Translator<'_> {
         let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
         let Some(recirculation) = self.freeze(frozen) else { return };
         self.emit(Action::Recirc(recirculation.id));
-        let mut forked = Forked { recirc_id: recirculation.id, flow: self.flow, nat: self.ct_nat };
+        let mut forked = Forked { recirc_id: recirculation.id, flow: self.flow.clone(), nat: self.ct_nat };
         forked.flow.set_number(layout::CT_ZONE, zone.into());
         if let Some(tracer) = &mut self.tracer {
             tracer.forked.push(forked);

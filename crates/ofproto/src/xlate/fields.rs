@@ -14,6 +14,13 @@ impl Translator<'_> {
     pub(super) fn change_field(&mut self, action: &OfAction) {
         match action {
             OfAction::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
+            OfAction::SetOption(set) => {
+                let field = set.field.field();
+                field.set_mask_wide(&mut self.wc, set.mask);
+                let value = field.get_wide(&self.flow).replaced(&set.value, &set.mask);
+                field.set_wide(&mut self.flow, value);
+            }
+            OfAction::Load { dst, value } if dst.field.field().is_wide() => self.load(*dst, *value),
             OfAction::Load { dst, value } => self.set_field(dst.field, value << dst.start, dst.mask()),
             OfAction::Move { src, dst } => self.copy(*src, *dst),
             OfAction::StackPush(field) => self.push(*field),
@@ -152,31 +159,54 @@ impl Translator<'_> {
 
     /// Writes bits without checking that the packet has the field: the rule was checked for that.
     pub(super) fn load(&mut self, dst: SubField, value: u128) {
-        self.look_at_field(dst.field, dst.mask());
+        self.look_at_bits(dst);
         dst.set(&mut self.flow, value);
         self.fix_tpid();
     }
 
+    /// Adds bits of a field to the mask.
+    pub(super) fn look_at_bits(&mut self, bits: SubField) {
+        match bits.field.field() {
+            field if field.is_wide() => field.set_mask_wide(&mut self.wc, bits.mask_wide()),
+            _ => self.look_at_field(bits.field, bits.mask()),
+        }
+    }
+
     fn copy(&mut self, src: SubField, dst: SubField) {
         if self.has_field(dst.field) && self.has_field(src.field) {
-            self.look_at_field(src.field, src.mask());
-            self.look_at_field(dst.field, dst.mask());
-            let value = src.get(&self.flow);
-            dst.set(&mut self.flow, value);
+            self.look_at_bits(src);
+            self.look_at_bits(dst);
+            if src.n_bits <= u128::BITS {
+                let value = src.get(&self.flow);
+                dst.set(&mut self.flow, value);
+            } else {
+                let value = src.get_wide(&self.flow);
+                dst.set_wide(&mut self.flow, value);
+            }
             self.fix_tpid();
         }
         self.report_value(dst);
     }
 
     fn push(&mut self, src: SubField) {
-        self.look_at_field(src.field, src.mask());
-        self.stack.push(StackValue { value: src.get(&self.flow), n_bytes: src.n_bits.div_ceil(8) });
+        self.look_at_bits(src);
+        let value = match src.n_bits {
+            0..=u128::BITS => src.get(&self.flow).into(),
+            _ => src.get_wide(&self.flow).into(),
+        };
+        self.stack.push(StackValue { value, n_bytes: src.n_bits.div_ceil(8) });
     }
 
     fn pop(&mut self, dst: SubField) {
         match self.stack.pop() {
             Some(top) => {
-                self.load(dst, top.value);
+                match dst.n_bits {
+                    0..=u128::BITS => self.load(dst, top.value.low()),
+                    _ => {
+                        self.look_at_bits(dst);
+                        dst.set_wide(&mut self.flow, top.value.wide());
+                    }
+                }
                 self.report_value(dst);
             }
             None => self.error(|| "stack underflow".to_owned()),
@@ -196,11 +226,11 @@ impl Translator<'_> {
     /// Reports the new value of bits to the trace.
     pub(super) fn report_value(&mut self, field: SubField) {
         if self.tracer.is_some() {
-            let value = field.get(&self.flow);
-            let text = if field.is_whole() {
-                field.field.field().display(value).to_string()
+            let value = field.get_wide(&self.flow);
+            let text = if field.is_whole() && !field.field.field().is_wide() {
+                field.field.field().display(value.low()).to_string()
             } else {
-                show_hex(value).to_string()
+                value.to_string()
             };
             self.detail(&format!("{field} is now {text}"));
         }

@@ -60,7 +60,7 @@ impl<'a> Translator<'a> {
         }
         let section = self.open(TraceKind::Bucket, || format!("bucket {}", bucket.id));
         // On the heap: groups nest.
-        let (flow, was_mpls) = (Box::new(self.flow), self.was_mpls);
+        let (flow, was_mpls) = (Box::new(self.flow.clone()), self.was_mpls);
         let in_bucket = std::mem::replace(&mut self.in_bucket, true);
         let actions = nested::in_order(&bucket.actions);
         self.depth += 1;

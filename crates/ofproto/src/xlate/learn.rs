@@ -3,7 +3,7 @@
 use super::Translator;
 use crate::rule_select::is_learned;
 use crate::xlate_cache::{Dependency, XcEntry};
-use sluice_flow::{FieldId, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
+use sluice_flow::{FieldId, FieldValue, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
 use sluice_ofp::ofpact::{Learn, LearnSource, LearnTarget};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ impl Translator<'_> {
         }
         for spec in &learn.specs {
             if let LearnSource::Field(src) = spec.source {
-                self.look_at_field(src.field, src.mask());
+                self.look_at_bits(src);
             }
         }
         let tracing_only = self.tracer.is_some() && !self.side_effects;
@@ -101,35 +101,41 @@ fn learned_flow(learn: &Learn, key: &FlowKey) -> FlowMod {
         flow.actions.push(OfAction::FinTimeout { idle: learn.fin_idle_timeout, hard: learn.fin_hard_timeout });
     }
     for spec in &learn.specs {
-        let value = match spec.source {
-            LearnSource::Field(src) => src.get(key),
-            LearnSource::Value(value) => value,
+        let value = match &spec.source {
+            LearnSource::Field(src) if src.n_bits > u128::BITS => src.get_wide(key).into(),
+            LearnSource::Field(src) => src.get(key).into(),
+            LearnSource::Value(value) => value.clone(),
         };
         match spec.target {
-            LearnTarget::Match(dst) => match_bits(&mut flow.matches, dst, value),
-            LearnTarget::Load(dst) => flow.actions.extend(loads(dst, value)),
-            LearnTarget::Output => flow.actions.extend(output(value)),
+            LearnTarget::Match(dst) => match_bits(&mut flow.matches, dst, &value),
+            LearnTarget::Load(dst) => flow.actions.extend(loads(dst, &value)),
+            LearnTarget::Output => flow.actions.extend(output(value.low())),
         }
     }
     flow
 }
 
 /// Adds a match on bits of a field.
-fn match_bits(matches: &mut Match, dst: SubField, value: u128) {
-    let mask = dst.mask();
-    matches.set_masked(dst.field, value << dst.start & mask, mask);
+fn match_bits(matches: &mut Match, dst: SubField, value: &FieldValue) {
+    if dst.field.field().is_wide() {
+        matches.set_masked_wide(dst.field, value.wide().shl(dst.start), dst.mask_wide());
+    } else {
+        let mask = dst.mask();
+        matches.set_masked(dst.field, value.low() << dst.start & mask, mask);
+    }
     if dst.field.field().prereq == Prereq::Ethernet {
         matches.set(FieldId::PacketType, 0);
     }
 }
 
 /// Loads that together write a value: one of them carries at most 64 bits in messages.
-fn loads(dst: SubField, value: u128) -> impl Iterator<Item = OfAction> {
+fn loads(dst: SubField, value: &FieldValue) -> impl Iterator<Item = OfAction> + '_ {
     const BITS: u32 = 64;
     (0..dst.n_bits).step_by(BITS as usize).map(move |from| {
         let n_bits = (dst.n_bits - from).min(BITS);
         let part = SubField { start: dst.start + from, n_bits, ..dst };
-        OfAction::Load { dst: part, value: value >> from & u128::from(u64::MAX) }
+        let value = if from < u128::BITS { value.low() >> from } else { value.wide().shr(from).low() };
+        OfAction::Load { dst: part, value: value & u128::from(u64::MAX) }
     })
 }
 

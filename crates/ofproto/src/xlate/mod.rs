@@ -70,6 +70,7 @@ use crate::trace::{TraceKind, Tracer};
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
+use sluice_flow::geneve::OptionBytes;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, PortNames};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::ControllerAction;
@@ -172,6 +173,8 @@ pub(crate) struct Translator<'a> {
     xcache: Vec<XcEntry>,
 
     stack: Vec<StackValue>,
+    /// The options of Geneve that the packet came with.
+    options: Option<Box<OptionBytes>>,
     action_set: Vec<OfAction>,
     in_action_set: bool,
     /// A controller sent the packet.

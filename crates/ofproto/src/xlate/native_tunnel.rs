@@ -17,7 +17,7 @@ use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Mac, TunnelKey};
 use sluice_packet::headers::{ethertype, ip_proto};
 use sluice_tunnel::header::{OuterLink, PerPacket, TunnelHeader};
-use sluice_tunnel::{TunnelKind, solicited_node};
+use sluice_tunnel::solicited_node;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -111,12 +111,12 @@ impl<'a> Translator<'a> {
         self.xcache.push(XcEntry::TunnelHeader(size));
         let push = Action::TunnelPush(Arc::new(TunnelPush { backend: tunnel.backend, header, out_port }));
         let cut = if output.truncated { self.out.pop_if(|last| matches!(last, Action::Trunc(_))) } else { None };
-        let before = Box::new((self.flow, self.base, self.wc));
+        let before = Box::new((self.flow.clone(), self.base.clone(), self.wc.clone()));
         let actions = self.nested(|t| {
             t.out.extend(cut);
             t.emit(push);
             let pushed = t.out.len();
-            (t.flow, t.base, t.wc) = (outer, outer, FlowKey::ZERO);
+            (t.flow, t.base, t.wc) = (outer.clone(), outer, FlowKey::ZERO);
             t.cross(egress.bridge, egress.port, true);
             if t.out.len() == pushed {
                 t.out.clear();
@@ -175,8 +175,7 @@ impl<'a> Translator<'a> {
         };
         let listening = state.tunnels.listening(proto, port)?;
         let (backend, kind) = (listening.backend, listening.kind);
-        let options = (kind == TunnelKind::Geneve).then(|| state.tunnel_options.to_read());
-        Some(Action::TunnelPop { backend, kind, options })
+        Some(Action::TunnelPop { backend, kind })
     }
 
     fn look_at_whole(&mut self, spans: &[Span]) {

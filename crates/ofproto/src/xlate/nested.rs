@@ -13,7 +13,7 @@ use std::sync::Arc;
 const SAMPLE_NESTING: u64 = 3;
 
 /// What is known of the datapath's packet.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct DatapathState {
     base: FlowKey,
     was_mpls: bool,
@@ -121,25 +121,26 @@ impl Translator<'_> {
     /// Saves what nested actions may change and later actions must not see. On the heap, because lists nest deeply.
     #[inline(never)]
     fn save(&self) -> Box<SavedContext> {
-        let (flow, datapath) = (self.flow, self.datapath());
+        let (flow, datapath) = (self.flow.clone(), self.datapath());
         Box::new(SavedContext { flow, datapath, stack: self.stack.clone(), action_set: self.action_set.clone() })
     }
 
     #[inline(never)]
     fn restore_context(&mut self, saved: &SavedContext) {
-        self.flow = saved.flow;
+        self.flow.clone_from(&saved.flow);
         self.stack.clone_from(&saved.stack);
         self.action_set.clone_from(&saved.action_set);
     }
 
     fn datapath(&self) -> DatapathState {
-        DatapathState { base: self.base, was_mpls: self.was_mpls, conntracked: self.conntracked }
+        DatapathState { base: self.base.clone(), was_mpls: self.was_mpls, conntracked: self.conntracked }
     }
 
     #[inline(never)]
     fn restore_datapath(&mut self, saved: &SavedContext) {
-        let DatapathState { base, was_mpls, conntracked } = saved.datapath;
-        (self.base, self.was_mpls, self.conntracked) = (base, was_mpls, conntracked);
+        let DatapathState { base, was_mpls, conntracked } = &saved.datapath;
+        self.base.clone_from(base);
+        (self.was_mpls, self.conntracked) = (*was_mpls, *conntracked);
     }
 
     pub(super) fn write_actions(&mut self, actions: &[OfAction]) {
@@ -232,6 +233,7 @@ fn is_set_or_move(action: &OfAction) -> bool {
     matches!(
         action,
         OfAction::SetField { .. }
+            | OfAction::SetOption(_)
             | OfAction::Load { .. }
             | OfAction::Move { .. }
             | OfAction::ModDlSrc(_)

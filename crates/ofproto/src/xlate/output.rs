@@ -55,12 +55,12 @@ impl<'a> Translator<'a> {
         match u16::try_from(port) {
             Ok(port) => {
                 self.detail(&format!("output port is {port}"));
-                self.look_at_field(src.field, src.mask());
+                self.look_at_bits(src);
                 self.output(OfPort(port), max_len, last);
             }
             Err(_) => {
                 // OVS leaves the bits out of the mask, so its megaflow also drops packets with a valid port.
-                self.look_at_field(src.field, src.mask());
+                self.look_at_bits(src);
                 self.warn(&format!("output port {port} is out of range"));
             }
         }
@@ -217,7 +217,7 @@ impl<'a> Translator<'a> {
     /// Goes on in another bridge. Its changes of the packet do not affect this bridge.
     pub(super) fn cross(&mut self, bridge: &'a Bridge, peer: &PortConfig, last: bool) {
         // On the heap: bridges nest deeply.
-        let (here, flow) = (self.bridge, Box::new(self.flow));
+        let (here, flow) = (self.bridge, Box::new(self.flow.clone()));
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
         let tunnel_mask = Tunnel::of(&self.wc);

@@ -13,7 +13,8 @@ use crate::tunnel::Tunnel;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, PortNo};
 use sluice_fate::{DropReason, Limit};
-use sluice_flow::{FlowKey, OfPort, PacketKey};
+use sluice_flow::geneve::OptionBytes;
+use sluice_flow::{FlowKey, OfPort, PacketKey, tunnel_flags};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::{ETHERNET_SIZE, ethertype, ip_proto};
@@ -88,8 +89,8 @@ pub(super) fn dropped_from_output(port: &PortConfig) -> String {
 fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, FlowKey)> {
     let key = match xin.start {
         XlateStart::Datapath(key) => key,
-        XlateStart::Bridge(bridge, flow) => return Some((bridge, *flow)),
-        XlateStart::Paused(frozen, flow) => return Some((frozen.bridge, *flow)),
+        XlateStart::Bridge(bridge, flow) => return Some((bridge, flow.clone())),
+        XlateStart::Paused(frozen, flow) => return Some((frozen.bridge, flow.clone())),
     };
     let (bridge, port) = match state.port_of(key) {
         Some(known) => known,
@@ -104,6 +105,13 @@ fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Optio
     Some((bridge, flow))
 }
 
+/// The options of Geneve that a packet came with; out of line, since few come with any.
+fn options_of(xin: &XlateIn<'_>) -> Option<Box<OptionBytes>> {
+    let XlateStart::Datapath(key) = xin.start else { return None };
+    let has_some = key.number(layout::TUN_FLAGS) & u64::from(tunnel_flags::OPTIONS) != 0;
+    has_some.then(|| Box::new(key.options()))
+}
+
 impl<'a> Translator<'a> {
     /// Translates. `None` if no bridge has the port.
     pub fn run(
@@ -115,7 +123,15 @@ impl<'a> Translator<'a> {
         let (bridge, mut flow) = initial_key(state, shared, xin)?;
         let bridge = state.bridge(bridge)?;
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
-        let mut base = flow;
+        let options = options_of(xin);
+        let is_unfit = match options.as_deref().map(|list| bridge.tunnel_options.read(list)) {
+            Some(Ok(fields)) => {
+                flow.tun_metadata = fields;
+                false
+            }
+            read => read.is_some(),
+        };
+        let mut base = flow.clone();
         // The datapath does not keep the tunnel metadata of a received packet.
         Tunnel::NONE.put(&mut base);
         let mut translator = Translator {
@@ -128,9 +144,10 @@ impl<'a> Translator<'a> {
             packet_len: xin.packet_len,
             may_wait: xin.may_wait,
             is_busy: Cell::new(false),
-            original: flow,
+            original: flow.clone(),
             flow,
             base,
+            options,
             wc: FlowKey::ZERO,
             out: Vec::new(),
             out_bytes: 0,
@@ -170,8 +187,20 @@ impl<'a> Translator<'a> {
             no_output: DropReason::Rules,
             tracer,
         };
-        translator.begin(xin);
+        if is_unfit {
+            translator.refuse_options();
+        } else {
+            translator.begin(xin);
+        }
         Some(translator.finish())
+    }
+
+    /// Drops a packet with an option of another length than the field's, or with one that is critical and has no field.
+    /// Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
+    fn refuse_options(&mut self) {
+        self.look_at_common_fields();
+        self.no_output = DropReason::TunnelPop;
+        self.error(|| "Invalid Geneve tunnel metadata".to_owned());
     }
 
     fn begin(&mut self, xin: &XlateIn<'_>) {
@@ -350,7 +379,10 @@ impl<'a> Translator<'a> {
             self.tidy_mask();
         }
         let (wc, original, flow) = (&self.wc, &self.original, &self.flow);
-        let trace = self.tracer.is_some().then(|| Box::new(XlateTrace { wc: *wc, original: *original, flow: *flow }));
+        let trace = self
+            .tracer
+            .is_some()
+            .then(|| Box::new(XlateTrace { wc: wc.clone(), original: original.clone(), flow: flow.clone() }));
         if let Some(failure) = self.failure {
             self.tidy_mask();
             self.out.clear();
@@ -415,6 +447,10 @@ impl<'a> Translator<'a> {
         }
         if !self.original.has_tunnel() {
             Tunnel::NONE.put(wc);
+        } else if !wc.tun_metadata.is_none()
+            && let Some(bridge) = self.state.bridge(self.ingress.0)
+        {
+            bridge.tunnel_options.complete(&mut wc.tun_metadata);
         }
         if self.original.bare_type().is_some() {
             [DL_SRC, DL_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
@@ -425,7 +461,7 @@ impl<'a> Translator<'a> {
     /// do the wrong thing to a packet with one. The bits of the outer tag are those that OVS's datapath adds; that of
     /// the inner tag is added only here. Tags behind the limit are in no packet's key.
     fn datapath_mask(&self) -> PacketKey {
-        let mut mask = self.wc;
+        let mut mask = self.wc.clone();
         if tags::tag(&mask, 0).tci == 0 {
             tags::look_at_tci(&mut mask, 0, tags::VID | tags::CFI);
         }
@@ -433,7 +469,11 @@ impl<'a> Translator<'a> {
             tags::look_at_tci(&mut mask, 1, tags::CFI);
         }
         tags::cut(&mut mask, self.state.vlan_limit);
-        mask.packet_mask()
+        let mut mask = mask.packet_mask();
+        if let Some(options) = self.options_mask() {
+            mask.put_options_mask(&options);
+        }
+        mask
     }
 
     /// The datapath port of a port of this bridge.

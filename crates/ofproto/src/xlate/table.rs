@@ -185,7 +185,7 @@ impl<'a> Translator<'a> {
 
     /// The key of a search for a packet from `in_port`, and whether it is a fragment.
     fn search_key(&self, in_port: OfPort) -> (FlowKey, bool) {
-        let mut key = self.flow;
+        let mut key = self.flow.clone();
         // The mask of every IP packet has the fragment bits.
         let is_fragment = key.number(layout::NW_FRAG) & 1 != 0;
         if is_fragment && self.bridge.fragments == FragmentMode::Normal {

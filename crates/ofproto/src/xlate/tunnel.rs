@@ -9,9 +9,9 @@ use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
 use sluice_action::{Action, SetTunnel};
 use sluice_fate::DropReason;
-use sluice_flow::geneve::GeneveOption;
+use sluice_flow::geneve::{GeneveOption, OptionBytes};
 use sluice_flow::layout::{self, Span};
-use sluice_flow::{FieldId, FlowKey, OfPort, TunnelKey, tunnel_flags};
+use sluice_flow::{FieldId, FlowKey, OfPort, TUN_METADATA_FIELDS, TunnelKey, tunnel_flags};
 use sluice_tunnel::{Endpoint, Erspan, Inherited, Key, PayloadKind, TunnelConfig, TunnelKind};
 use std::net::Ipv6Addr;
 
@@ -148,7 +148,7 @@ impl Translator<'_> {
         if tunnel == Tunnel::of(&self.base) {
             return;
         }
-        tunnel.put(&mut self.base);
+        tunnel.clone().put(&mut self.base);
         let mut key = TunnelKey::of_flow(&self.flow);
         if kind != TunnelKind::Gtpu {
             (key.gtpu_flags, key.gtpu_msgtype) = (0, 0);
@@ -168,18 +168,30 @@ impl Translator<'_> {
 
     /// The options of Geneve that the packet leaves with.
     pub(super) fn options_to_send(&mut self) -> Vec<GeneveOption> {
+        if self.flow.tun_metadata.is_none() {
+            return Vec::new();
+        }
         self.look_at_options();
-        self.state.tunnel_options.all().options_of(&self.flow)
+        self.bridge.tunnel_options.options_of(&self.flow.tun_metadata)
     }
 
-    /// Adds the options of Geneve to the mask: what is kept of them, in a header or in a frozen state, is the same for all
-    /// packets of the megaflow. Of packets that came without a tunnel the mask leaves them out in the end.
+    /// Adds to the mask the options of Geneve that the packet came with and still has: what is kept of them, in a header or in
+    /// a frozen state, is the same for all packets of the megaflow. Which options a packet has is always in the mask.
     pub(super) fn look_at_options(&mut self) {
-        let mapped = self.state.tunnel_options.all();
-        for (i, kind) in (0..layout::TUN_OPTIONS_MAX).filter_map(|i| Some((i, mapped.get(i)?))) {
-            let Some(field) = FieldId::tun_metadata(i).map(FieldId::field) else { continue };
-            let has_value = kind.length != 0 && field.is_present(&self.flow);
-            field.set_mask(&mut self.wc, if has_value { u128::MAX } else { 0 });
+        let kept = self.original.tun_metadata.present() & self.flow.tun_metadata.present();
+        for field in (0..TUN_METADATA_FIELDS).filter(|i| kept >> i & 1 != 0).filter_map(FieldId::tun_metadata) {
+            field.field().set_mask_wide(&mut self.wc, field.field().all_ones_wide());
+        }
+    }
+
+    /// The mask of the options that the packet came with, for the datapath. `None`: it came by no tunnel.
+    pub(super) fn options_mask(&self) -> Option<OptionBytes> {
+        if !self.original.has_tunnel() {
+            return None;
+        }
+        match (&self.options, self.state.bridge(self.ingress.0)) {
+            (Some(list), Some(bridge)) => Some(bridge.tunnel_options.mask(list, &self.wc.tun_metadata)),
+            _ => Some(OptionBytes::NONE),
         }
     }
 }

@@ -262,7 +262,7 @@ fn oracle(flows: &[FlowMod]) -> Pipeline {
     for flow in flows {
         let table: &mut LinearClassifier<_> = pipeline.tables.entry(flow.table.unwrap_or(0)).or_default();
         table.insert(LinearRule {
-            matching: flow.matches,
+            matching: flow.matches.clone(),
             priority: flow.priority.into(),
             add_version: 0,
             remove_version: u64::MAX,

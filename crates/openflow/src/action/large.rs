@@ -5,7 +5,7 @@ use crate::Error;
 use crate::oxm::{Numbering, field_header, put_field_header, read_nxm_field};
 use crate::property;
 use crate::wire::{Reader, Writer};
-use sluice_flow::{FieldId, OfPort, SubField};
+use sluice_flow::{Field, FieldId, OfPort, SubField, Wide};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::{
     Bundle, BundleAlgorithm, ControllerAction, HashFields, Learn, LearnSource, LearnSpec, LearnTarget, Multipath,
@@ -164,10 +164,10 @@ fn read_learn_specs(r: &mut Reader<'_>) -> Result<Vec<LearnSpec>, Error> {
         }
         let from = if immediate {
             let n_bytes = 2 * n_bits.div_ceil(16) as usize;
-            if n_bytes > 16 {
+            if n_bytes > Field::MAX_BITS as usize / 8 {
                 return Err(Error::ActionBadArgument);
             }
-            LearnSource::Value(r.number(n_bytes)?)
+            LearnSource::Value(Wide::from_be(r.take(n_bytes)?).into())
         } else {
             let field = read_nxm_field(r)?;
             LearnSource::Field(source(field, r.u16()?.into(), n_bits)?)
@@ -229,15 +229,15 @@ fn put_learn_spec(spec: &LearnSpec, w: &mut Writer) {
         LearnTarget::Load(dst) => (LEARN_TO_LOAD, Some(dst)),
         LearnTarget::Output => (LEARN_TO_OUTPUT, None),
     };
-    match spec.source {
+    match &spec.source {
         LearnSource::Field(src) => {
             w.u16(to | src.n_bits as u16);
-            field(src, w);
+            field(*src, w);
         }
         LearnSource::Value(value) => {
             let n_bits = dst.map_or(16, |dst| dst.n_bits);
             w.u16(to | LEARN_IMMEDIATE | n_bits as u16);
-            w.number(value, 2 * n_bits.div_ceil(16) as usize);
+            w.put(&value.wide().to_be(2 * n_bits.div_ceil(16) as usize));
         }
     }
     if let Some(dst) = dst {

@@ -8,7 +8,7 @@ use sluice_flow::field::{Field, FieldId, ones};
 use sluice_flow::{OfPort, SubField};
 use sluice_ofp::OfAction;
 use sluice_ofp::consistency::Within;
-use sluice_ofp::ofpact::{ActionId, vendor};
+use sluice_ofp::ofpact::{ActionId, SetOption, vendor};
 
 /// Reads actions to the end of `r`, which are nested `depth` levels deep.
 pub(crate) fn read_list(r: Reader<'_>, version: Version, within: Within, depth: usize) -> Result<Vec<OfAction>, Error> {
@@ -164,8 +164,16 @@ fn enqueue(r: &mut Reader<'_>) -> Result<OfAction, Error> {
 fn set_field(r: &mut Reader<'_>, version: Version) -> Result<OfAction, Error> {
     expect_settable(*r)?;
     let mut body = r.part(r.len())?.or(Error::MatchBadLen);
-    let OxmEntry::Field { field, value, mask, has_mask } = read_entry(&mut body)? else {
-        return Err(Error::ActionBadSetType);
+    let (field, value, mask, has_mask) = match read_entry(&mut body)? {
+        OxmEntry::Field { field, value, mask, has_mask } => (field, value, mask, has_mask),
+        OxmEntry::Option { has_mask: true, .. } if version < Version::V15 => return Err(Error::ActionBadSetMask),
+        OxmEntry::Option { field, bits, .. } => {
+            let [value, mask] = *bits;
+            body.zeros(body.len()).map_err(|_| Error::ActionBadSetArgument)?;
+            let set = SetOption { field: field.id, value: value.and(&mask), mask };
+            return Ok(OfAction::SetOption(Box::new(set)));
+        }
+        _ => return Err(Error::ActionBadSetType),
     };
     if has_mask && version < Version::V15 {
         return Err(Error::ActionBadSetMask);

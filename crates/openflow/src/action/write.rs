@@ -4,12 +4,12 @@
 
 use super::{EXPERIMENTER, declared, large, nested, put_bits_and_field};
 use crate::Version::{self, V10, V11, V15};
-use crate::oxm::{Numbering, put_entry, put_field_header};
+use crate::oxm::{Numbering, put_entry, put_field_header, put_option};
 use crate::wire::Writer;
 use sluice_flow::field::{Field, FieldId, ones};
-use sluice_flow::{Mac, OfPort, SubField};
+use sluice_flow::{Mac, OfPort, SubField, Wide};
 use sluice_ofp::OfAction;
-use sluice_ofp::ofpact::{ActionId, ActionType, Value, vendor};
+use sluice_ofp::ofpact::{ActionId, ActionType, SetOption, Value, vendor};
 use sluice_packet::headers::ethertype;
 use std::net::Ipv4Addr;
 
@@ -75,6 +75,7 @@ fn put(action: &OfAction, version: Version, w: &mut Writer) {
             first(id, w, &mut |w| large::put_bundle(b, w));
         }
         OfAction::SetField { field, value, mask } => put_set_field(field.field(), *value, *mask, version, w),
+        OfAction::SetOption(set) => put_set_option(set, version, w),
         OfAction::Load { dst, value } => put_load(*dst, *value, version, w),
         OfAction::Move { src, dst } => put_move(*src, *dst, version, w),
         OfAction::SetVlanVid { vid, push_if_needed } => put_vlan_vid(*vid, *push_if_needed, version, w),
@@ -246,6 +247,31 @@ fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Versio
     }
 }
 
+/// The same of a tunnel's option.
+fn put_set_option(set: &SetOption, version: Version, w: &mut Writer) {
+    let field = set.field.field();
+    let is_whole = set.mask == field.all_ones_wide();
+    if version >= Version::V12 && (is_whole || version == V15) {
+        let mask = (!is_whole).then_some(set.mask);
+        return put_first(ActionId::SetField, version, w, |w| {
+            put_option(field, set.value, mask, Numbering::Oxm(version), w);
+        });
+    }
+    let mut start = 0;
+    while !set.mask.shr(start).is_zero() {
+        let rest = set.mask.shr(start).low() as u64;
+        if rest == 0 {
+            start += u64::BITS;
+            continue;
+        }
+        start += rest.trailing_zeros();
+        let n_bits = (set.mask.shr(start).low() as u64).trailing_ones().min(field.n_bits - start);
+        let value = set.value.shr(start).low() & ones(n_bits);
+        put_load(SubField { field: field.id, start, n_bits }, value, version, w);
+        start += n_bits;
+    }
+}
+
 fn put_set_field_legacy(field: &'static Field, value: u128, mask: u128, version: Version, w: &mut Writer) {
     let is10 = version == V10;
     let vid = OfAction::SetVlanVid { vid: value as u16 & 0xfff, push_if_needed: is10 };
@@ -302,9 +328,13 @@ fn put_load(dst: SubField, value: u128, version: Version, w: &mut Writer) {
     let field = dst.field.field();
     if version == V15 || large::needs_long_header(dst.field) {
         let (format, numbering) = if version == V15 { (0, Numbering::Oxm(version)) } else { (1, Numbering::Nxm) };
-        let mask = (!dst.is_whole()).then(|| dst.mask());
+        let is_whole = dst.is_whole();
         return put_format(ActionId::SetField, format, version, w, |w, _| {
-            put_entry(field, value << dst.start, mask, numbering, w);
+            if field.is_wide() {
+                let mask = (!is_whole).then(|| dst.mask_wide());
+                return put_option(field, Wide::from(value).shl(dst.start), mask, numbering, w);
+            }
+            put_entry(field, value << dst.start, (!is_whole).then(|| dst.mask()), numbering, w);
         });
     }
     put_first(ActionId::Load, version, w, |w| {

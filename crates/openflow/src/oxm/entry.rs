@@ -3,8 +3,8 @@
 use super::Numbering;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
-use sluice_flow::OfPort;
 use sluice_flow::field::{FIELDS, Field, FieldId, Oxm, OxmClass, ones};
+use sluice_flow::{OfPort, TUN_METADATA_BYTES, Wide};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
@@ -40,8 +40,14 @@ impl OxmHeader {
     /// The field that it names, if the size agrees.
     fn field(&self) -> Option<&'static Field> {
         let field = lookup(self.class, self.number)?;
-        let is_of_any_length = field.id.tunnel_option().is_some() && self.width(field) <= OPTION_MAX;
+        let is_of_any_length = field.id.tunnel_option().is_some() && self.has_option_length();
         (is_of_any_length || self.length == field.n_bytes * (1 + usize::from(self.has_mask))).then_some(field)
+    }
+
+    /// Whether an option may have that length: with a mask, twice as many bytes as the value has.
+    fn has_option_length(&self) -> bool {
+        let parts = 1 + usize::from(self.has_mask);
+        self.length.is_multiple_of(parts) && self.length / parts <= TUN_METADATA_BYTES
     }
 
     /// The bytes of the field's value, which of a tunnel option are as many as the sender likes.
@@ -98,10 +104,12 @@ pub(crate) fn basic_number(field: &Field, version: Version) -> Option<u8> {
 }
 
 /// A field as it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OxmEntry {
     /// A known field. Without a mask on the wire, the mask is all ones.
     Field { field: &'static Field, value: u128, mask: u128, has_mask: bool },
+    /// A tunnel's option, whose value and mask may be longer.
+    Option { field: &'static Field, bits: Box<[Wide; 2]>, has_mask: bool },
     /// Nicira's cookie field, which only some messages may have.
     Cookie { value: u64, mask: u64 },
     /// An unknown field.
@@ -110,9 +118,6 @@ pub(crate) enum OxmEntry {
 
 /// Number of the cookie's field in Nicira's second class.
 const COOKIE: u8 = 30;
-
-/// Bytes of the longest option.
-const OPTION_MAX: usize = 124;
 
 /// Numbers of `tun_metadata0` to `tun_metadata63` in Nicira's second class.
 const TUNNEL_OPTIONS: RangeInclusive<u8> = 40..=103;
@@ -135,9 +140,12 @@ pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<OxmEntry, Error> {
         None if is_cookie => 8,
         None => return consistent_unknown(&header, payload.rest()),
     };
-    let value = wide_number(&mut payload, width)?;
+    if let Some(field) = field.filter(|field| field.is_wide()) {
+        return option(field, &header, &mut payload, width);
+    }
+    let value = payload.number(width)?;
     let mask = match field {
-        _ if header.has_mask => wide_number(&mut payload, width)?,
+        _ if header.has_mask => payload.number(width)?,
         Some(field) => ones(8 * field.n_bytes as u32),
         None => ones(8 * width as u32),
     };
@@ -150,13 +158,14 @@ pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<OxmEntry, Error> {
     })
 }
 
-/// Reads a number of that many bytes, of which all but the last sixteen are zero.
-fn wide_number(payload: &mut Reader<'_>, width: usize) -> Result<u128, Error> {
-    let in_front = payload.take(width.saturating_sub(size_of::<u128>()))?;
-    if in_front.iter().any(|byte| *byte != 0) {
-        return Err(Error::MatchBadValue);
+/// Reads a tunnel's option. Bytes that are not sent are zeros in front.
+fn option(field: &'static Field, header: &OxmHeader, r: &mut Reader<'_>, width: usize) -> Result<OxmEntry, Error> {
+    let value = Wide::from_be(r.take(width)?);
+    let mask = if header.has_mask { Wide::from_be(r.take(width)?) } else { field.all_ones_wide() };
+    if !value.and_not(&mask).is_zero() {
+        return Err(Error::MatchBadWildcards);
     }
-    payload.number(width.min(size_of::<u128>()))
+    Ok(OxmEntry::Option { field, bits: Box::new([value, mask]), has_mask: header.has_mask })
 }
 
 /// Checks that an unknown field has no value bits outside its mask.
@@ -223,22 +232,32 @@ pub(crate) fn put_header(field: &Field, has_mask: bool, numbering: Numbering, w:
 
 /// Writes a field with its value, and with its mask unless that is `None`.
 pub(crate) fn put_entry(field: &'static Field, value: u128, mask: Option<u128>, numbering: Numbering, w: &mut Writer) {
+    if field.is_wide() {
+        return put_option(field, value.into(), mask.map(Wide::from), numbering, w);
+    }
     let Some(oxm) = numbered(field, numbering) else { return };
-    let width = width(field, value | mask.unwrap_or(0));
-    OxmHeader::put(width, oxm, mask.is_some(), w);
-    w.number(value, width);
+    OxmHeader::put(field.n_bytes, oxm, mask.is_some(), w);
+    w.number(value, field.n_bytes);
     if let Some(mask) = mask {
-        w.number(mask, width);
+        w.number(mask, field.n_bytes);
+    }
+}
+
+/// [`put_entry`] of a tunnel's option.
+pub(crate) fn put_option(field: &Field, value: Wide, mask: Option<Wide>, numbering: Numbering, w: &mut Writer) {
+    let Some(oxm) = numbered(field, numbering) else { return };
+    let width = width(field, value.or(&mask.unwrap_or_default()).bit_len());
+    OxmHeader::put(width, oxm, mask.is_some(), w);
+    w.put(&value.to_be(width));
+    if let Some(mask) = mask {
+        w.put(&mask.to_be(width));
     }
 }
 
 /// The bytes in which a number of the field is written. Tunnel options are as long as bridges map them, which is not known
-/// here: the usual four bytes are written where they are enough, and peers take what is missing for zeros.
-fn width(field: &Field, number: u128) -> usize {
-    match field.id.tunnel_option() {
-        Some(_) if number <= ones(32) => 4,
-        _ => field.n_bytes,
-    }
+/// here: as many words are written as the number takes, at least one, and peers take what is missing for zeros.
+fn width(field: &Field, n_bits: u32) -> usize {
+    if field.is_wide() { 4 * n_bits.div_ceil(32).max(1) as usize } else { field.n_bytes }
 }
 
 /// Whether a number is a value of the field.

@@ -4,7 +4,7 @@ use super::entry::{OxmEntry, read_entry, valid_value};
 use crate::wire::Reader;
 use crate::{Error, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
-use sluice_flow::{Match, layout};
+use sluice_flow::{Match, Wide, layout};
 
 /// `OFPMT_OXM`: the type of match that OpenFlow 1.2 and later have. Like Open vSwitch, this reads both types in each
 /// version that has a type of match at all.
@@ -73,6 +73,7 @@ fn read_all(mut r: Reader<'_>, strictness: Strictness, cookies: bool) -> Result<
     while !r.is_empty() {
         match read_entry(&mut r)? {
             OxmEntry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, strictness)?,
+            OxmEntry::Option { field, bits, .. } => add_option(&mut matches, field, *bits)?,
             OxmEntry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
             OxmEntry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
             OxmEntry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
@@ -101,7 +102,7 @@ fn add(
     if strictness == Strictness::Strict && !(matches.satisfies(field.prereq) && tagged) {
         return Err(Error::MatchBadPrereq);
     }
-    if place_of_its_own(field).read(&matches.mask) != 0 || is_said_to_be_there(field, matches) {
+    if place_of_its_own(field).read(&matches.mask) != 0 {
         return Err(Error::MatchDupField);
     }
     if strictness == Strictness::Pipeline && !is_of_pipeline(field.id) {
@@ -111,19 +112,23 @@ fn add(
     Ok(())
 }
 
+/// Of a tunnel's option a mask of no bits says that it is there.
+fn add_option(matches: &mut Match, field: &Field, [value, mask]: [Wide; 2]) -> Result<(), Error> {
+    if field.is_present(&matches.mask) {
+        return Err(Error::MatchDupField);
+    }
+    matches.set_masked_wide(field.id, value, mask);
+    Ok(())
+}
+
 /// Whether OpenFlow calls a field one of the pipeline, rather than one of the packet's header.
 /// Source: Open vSwitch, `mf_is_pipeline_field`, which leaves out what only it knows of.
 fn is_of_pipeline(id: FieldId) -> bool {
     match id {
         FieldId::TunTtl | FieldId::TunTos => false,
         FieldId::InPort | FieldId::InPortOxm | FieldId::Metadata | FieldId::PacketType => true,
-        _ => (FieldId::TunId..=FieldId::TunMetadata6).contains(&id) || (FieldId::Reg0..=FieldId::Xxreg3).contains(&id),
+        _ => (FieldId::TunId..=FieldId::TunMetadata63).contains(&id) || (FieldId::Reg0..=FieldId::Xxreg3).contains(&id),
     }
-}
-
-/// Whether the match already asks for the option whose value the field is.
-fn is_said_to_be_there(field: &Field, matches: &Match) -> bool {
-    field.id.tunnel_option().is_some() && field.is_present(&matches.mask)
 }
 
 /// The bits that no other field of the same match has.
@@ -145,6 +150,8 @@ pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Vec<(FieldId, u128)>
                 return Err(Error::MatchDupField);
             }
             OxmEntry::Field { field, value, .. } => masks.push((field.id, value)),
+            // What a group hashes of an option is its low bits.
+            OxmEntry::Option { field, bits, .. } => masks.push((field.id, bits[0].low())),
             OxmEntry::Cookie { .. } | OxmEntry::Unknown => return Err(Error::MatchBadField),
         }
     }

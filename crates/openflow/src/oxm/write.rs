@@ -1,7 +1,7 @@
 //! Matches to fields.
 
 use super::Numbering;
-use super::entry::put_entry;
+use super::entry::{put_entry, put_option};
 use crate::wire::Writer;
 use crate::{Version, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
@@ -24,8 +24,13 @@ const ORDER: &[FieldId] = &[
     FieldId::ArpSha, FieldId::ArpTha, FieldId::TunId, FieldId::TunFlags, FieldId::TunSrc, FieldId::TunDst,
     FieldId::TunIpv6Src, FieldId::TunIpv6Dst, FieldId::TunGbpId, FieldId::TunGbpFlags, FieldId::TunErspanIdx,
     FieldId::TunErspanVer, FieldId::TunErspanDir, FieldId::TunErspanHwid, FieldId::TunGtpuFlags,
-    FieldId::TunGtpuMsgtype, FieldId::TunMetadata0, FieldId::TunMetadata1, FieldId::TunMetadata2, FieldId::TunMetadata3,
-    FieldId::TunMetadata4, FieldId::TunMetadata5, FieldId::TunMetadata6, FieldId::NshFlags, FieldId::NshTtl, FieldId::NshMdtype, FieldId::NshNp, FieldId::NshSpi,
+    FieldId::TunGtpuMsgtype,
+];
+
+/// The fields behind the options of a tunnel, which stand behind those.
+#[rustfmt::skip]
+const BEHIND_OPTIONS: &[FieldId] = &[
+    FieldId::NshFlags, FieldId::NshTtl, FieldId::NshMdtype, FieldId::NshNp, FieldId::NshSpi,
     FieldId::NshSi, FieldId::NshC1, FieldId::NshC2, FieldId::NshC3, FieldId::NshC4,
 ];
 
@@ -95,6 +100,12 @@ pub(crate) fn put_fields(matches: &Match, numbering: Numbering, w: &mut Writer) 
             put_field(matches, id.field(), numbering, w);
         }
     }
+    for id in matches.mask.tun_metadata.fields().filter_map(FieldId::tun_metadata) {
+        let (value, mask) = matches.field_wide(id);
+        let is_whole = mask == id.field().all_ones_wide();
+        put_option(id.field(), value, (!is_whole).then_some(mask), numbering, w);
+    }
+    BEHIND_OPTIONS.iter().for_each(|id| put_field(matches, id.field(), numbering, w));
     let registers = match numbering {
         Numbering::Oxm(Version::V15) => (0..8).filter_map(FieldId::xreg).collect::<Vec<_>>(),
         _ => (0..16).filter_map(FieldId::reg).collect(),
@@ -110,8 +121,7 @@ fn put_field(matches: &Match, field: &'static Field, numbering: Numbering, w: &m
         FieldId::VlanPcp => Place { n_bits: 3, ..field.place }.read(&matches.mask),
         _ => field.place.read(&matches.mask),
     };
-    let is_option = field.id.tunnel_option().is_some() && field.is_present(&matches.mask);
-    if mask == 0 && !is_option || !is_meant(matches, field) {
+    if mask == 0 || !is_meant(matches, field) {
         return;
     }
     let value = field.get(&matches.key);

@@ -299,11 +299,7 @@ impl<'a> Table<'a> {
             }
             None => (None, text),
         };
-        let read = DatapathFlow::parse_with_options(
-            text,
-            &|name| self.names.number(name),
-            &self.switch.ofproto().tunnel_options(),
-        );
+        let read = DatapathFlow::parse(text, &|name| self.names.number(name));
         let flow = read.map_err(|error| match DatapathFlow::too_long(&error) {
             true => program::error(format_args!("{what}(syntax error at {text}) (Argument list too long)")),
             false => program::error(format_args!("{what}({error}) (Invalid argument)")),

@@ -4,7 +4,7 @@ use super::*;
 use crate::{TunnelConfig, parse};
 use proptest::prelude::*;
 use sluice_flow::geneve::{GeneveOption, OptionKind, OptionMap};
-use sluice_flow::{FlowKey, PacketKey, TunnelKey, tunnel_flags};
+use sluice_flow::{TunnelKey, tunnel_flags};
 use std::net::Ipv6Addr;
 
 const KINDS: [TunnelKind; 7] = TunnelKind::ALL;
@@ -347,7 +347,7 @@ fn options_are_pushed_and_found_again() {
         flags: tunnel_flags::KEY,
         ..TunnelKey::default()
     };
-    let option = |kind, length, value| GeneveOption { kind: OptionKind { class: 0x102, kind, length }, value };
+    let option = |kind, length, value: u128| GeneveOption::new(OptionKind { class: 0x102, kind, length }, value.into());
     let options = [option(0x80, 4, 0x2_0003), option(1, 0, 0), option(2, 8, 0x1234_5678_90ab_cdef)];
     let config = config(TunnelKind::Geneve, "");
     let link = link(Ipv6Addr::from_bits(tunnel.src));
@@ -363,12 +363,11 @@ fn options_are_pushed_and_found_again() {
     assert_eq!((popped.tunnel, &packet[popped.inner]), (tunnel, &[1; 60][..]));
     let mut map = OptionMap::default();
     [(0, options[0].kind), (6, options[2].kind)].iter().for_each(|(i, kind)| assert!(map.set(*i, *kind)));
-    let mut key = PacketKey::ZERO;
-    map.read(&packet[popped.options], &mut key).unwrap();
-    assert_eq!(map.options_of(&FlowKey::of_packet(&key)), [options[0], options[2]]);
+    let fields = map.read(&packet[popped.options]).unwrap();
+    assert_eq!(map.options_of(&fields), [options[0].clone(), options[2].clone()]);
     let not_critical = TunnelHeader::build(&config, &tunnel, &options[1..], &link).unwrap();
     assert!(not_critical.to_string().contains("geneve(vni=0x7b,options("));
-    let too_many = [option(2, 8, 0); 22];
+    let too_many = vec![option(2, 8, 0); 22];
     assert_eq!(TunnelHeader::build(&config, &tunnel, &too_many, &link), Err(Unbuildable::Options));
     assert!(TunnelHeader::build(&config, &tunnel, &too_many[..21], &link).is_ok());
 }

@@ -1,7 +1,7 @@
 //! A header as the text of actions has it. Source: Open vSwitch lib/odp-util.c, `format_odp_tnl_push_header`.
 
 use super::*;
-use sluice_flow::geneve::{GeneveOption, OptionKind};
+use sluice_flow::geneve;
 use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -79,20 +79,8 @@ impl TunnelHeader {
 }
 
 /// `,options({class=…,type=…,len=…,0x…}…)`, if there are some.
-fn write_options(f: &mut Formatter<'_>, mut list: &[u8]) -> fmt::Result {
-    if list.is_empty() {
-        return Ok(());
-    }
-    f.write_str(",options(")?;
-    while let [_, _, kind, words, rest @ ..] = list {
-        let length = words * 4;
-        let (value, behind) = rest.split_at_checked(length.into()).unwrap_or((rest, &[]));
-        let value = value.iter().fold(0, |n, b| n << 8 | u64::from(*b));
-        let kind = OptionKind { class: word16(list, 0), kind: *kind, length };
-        write!(f, "{}", GeneveOption { kind, value })?;
-        list = behind;
-    }
-    f.write_str(")")
+fn write_options(f: &mut Formatter<'_>, list: &[u8]) -> fmt::Result {
+    if list.is_empty() { Ok(()) } else { write!(f, ",options({})", geneve::show(list, None)) }
 }
 
 fn write_gre(f: &mut Formatter<'_>, l4: &[u8]) -> fmt::Result {

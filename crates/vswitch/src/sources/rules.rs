@@ -17,13 +17,13 @@ pub(crate) struct RuleKey {
 
 impl RuleKey {
     fn of(rule: &FlowMod) -> Self {
-        RuleKey { table: rule.table.unwrap_or(0), priority: rule.priority, matches: rule.matches }
+        RuleKey { table: rule.table.unwrap_or(0), priority: rule.priority, matches: rule.matches.clone() }
     }
 
     /// That of a rule in a table; `None` for one that is hidden from OpenFlow.
     fn of_entry(entry: &RuleEntry) -> Option<Self> {
         let priority = u16::try_from(entry.rule.priority).ok()?;
-        Some(RuleKey { table: entry.rule.table, priority, matches: entry.matches })
+        Some(RuleKey { table: entry.rule.table, priority, matches: entry.matches.clone() })
     }
 
     /// The deletion of that rule.
@@ -31,7 +31,7 @@ impl RuleKey {
         FlowMod {
             table: Some(self.table),
             priority: self.priority,
-            matches: self.matches,
+            matches: self.matches.clone(),
             ..FlowMod::new(FlowCommand::DeleteStrict)
         }
     }

@@ -143,7 +143,7 @@ impl Switch {
 
     /// No names of datapath ports, but what the options of Geneve in keys stand for.
     pub fn option_names(&self) -> DatapathPortNames {
-        DatapathPortNames::with_options(self.ofproto.tunnel_options())
+        DatapathPortNames::default()
     }
 
     /// Names of datapath ports, for megaflows.
