@@ -27,20 +27,15 @@ WORLDS = {
 }
 # What becomes of a packet that a tunnel has given: its tunnel's fields go into its addresses, then it leaves by p2; and it goes back.
 ID = "move:NXM_NX_TUN_ID[0..23]->NXM_OF_ETH_SRC[0..23],"
-# Options go back as they came, and Open vSwitch does not match what it sends of them: all bits are looked at.
-LONG = "push:NXM_NX_TUN_METADATA40[],push:NXM_NX_TUN_METADATA63[],"
 SHOWN = {
     "vxlan": [("", ID)],
     # Of an option that is not there Open vSwitch moves what happens to be in its memory.
-    "geneve": [("tun_metadata40,tun_metadata63=0/0x800000000000000000000001,", ID + LONG + "move:NXM_NX_TUN_METADATA40[900..947]->NXM_OF_ETH_DST[0..47],"),
-               ("tun_metadata63,", ID + LONG + "move:NXM_NX_TUN_METADATA63[48..95]->NXM_OF_ETH_DST[0..47],"),
-               ("tun_metadata0,tun_metadata1,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_TUN_METADATA1[0..15]->NXM_OF_ETH_DST[32..47],"),
+    "geneve": [("tun_metadata0,tun_metadata1,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_TUN_METADATA1[0..15]->NXM_OF_ETH_DST[32..47],"),
                ("tun_metadata0,", ID + "move:NXM_NX_TUN_METADATA0[0..31]->NXM_OF_ETH_DST[0..31],"), ("", ID)],
     "gre": [("", "move:NXM_NX_TUN_ID[0..31]->NXM_OF_ETH_SRC[0..31],")],
     "erspan": [("", "move:NXM_NX_TUN_ID[0..9]->NXM_OF_ETH_SRC[0..9],move:tun_erspan_idx[0..19]->NXM_OF_ETH_DST[0..19],move:tun_erspan_hwid[0..5]->NXM_OF_ETH_DST[20..25],")],
 }
-# Fields, and the options that they stand for: class, type, bytes.
-OPTIONS = {0: (0x102, 0x80, 4), 1: (0x102, 1, 8), 40: (0x102, 2, 124), 63: (0x102, 3, 12)}
+OPTIONS = ((0x102, 0x80, 4), (0x102, 1, 8))
 
 # Ports whose tunnels carry packets without Ethernet headers, and what their frames are before: of GRE not tagged, else IPv4 and IPv6.
 BARE = {19: (0, 2, 3), 21: (2, 3)}
@@ -116,13 +111,13 @@ class Switch:
                 words += ["--", "add-port", "int", name, "--", "set", "interface", name, f"type={kind}", f"ofport_request={of}",
                           f'options:remote_ip="{PEER4 if family == "4" else PEER6}"', *(f"options:{option}" for option in options.split())]
         self.vsctl(*words)
-        mapped = ",".join(f"{{class={c:#x},type={t:#x},len={l}}}->tun_metadata{i}" for i, (c, t, l) in OPTIONS.items())
+        mapped = ",".join(f"{{class={c:#x},type={t:#x},len={l}}}->tun_metadata{i}" for i, (c, t, l) in enumerate(OPTIONS))
         self.ofctl("add-tlv-map", "int", mapped)
         rules = []
         for kind, number, _ in self.tunnels:
             base = kind.removeprefix("ip6")
             # What comes by p2 enters the tunnel that its source address names.
-            more = {"geneve": "set_field:0x11223344->tun_metadata0,set_field:0x0102030405060708090a0b0c->tun_metadata63,move:tun_metadata63[0..95]->tun_metadata40[896..991],", "erspan": "set_field:1->tun_erspan_ver,set_field:5->tun_erspan_idx,"}.get(base, "")
+            more = {"geneve": "set_field:0x11223344->tun_metadata0,", "erspan": "set_field:1->tun_erspan_ver,set_field:5->tun_erspan_idx,"}.get(base, "")
             for of in (port_number(number, family) for family in self.families):
                 rules += [f"priority={100 - n},in_port={of},{match}actions={shown}output:2,IN_PORT" for n, (match, shown) in enumerate(SHOWN[base])]
                 rules.append(f"in_port=2,dl_src=02:00:00:00:00:{of:02x},actions={more}move:NXM_OF_ETH_DST[0..9]->NXM_NX_TUN_ID[0..9],output:{of}")
@@ -211,7 +206,7 @@ class Packets:
         """Options of Geneve: known ones, unknown ones, the same twice."""
         r, out = self.random, b""
         for _ in range(r.randrange(5)):
-            klass, kind, length = r.choice((*OPTIONS.values(), (0x102, 0x80, 8), (0xffff, r.randrange(256), 4 * r.randrange(32))))
+            klass, kind, length = r.choice((*OPTIONS, (0x102, 0x80, 8), (0xffff, r.randrange(256), 4 * r.randrange(32))))
             if len(out) + 4 + length > 252: break
             out += struct.pack(">HBB", klass, kind, length // 4) + r.randbytes(length)
         return out
