@@ -28,7 +28,7 @@ impl<R> Classifier<R> {
     }
 
     /// Goes on with a walk. `found` gets the rules visible at `version` that match only packets which `criteria` matches.
-    /// Whether that was all: if not, no step of `steps` is left. With one step at least it comes further.
+    /// Returns true at the end of the walk. Otherwise it has used up `steps`. Each call with at least one step makes progress.
     pub fn go_on<'a>(
         &'a self,
         walk: &mut Walk,

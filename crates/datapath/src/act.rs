@@ -235,7 +235,7 @@ fn act_one_by_one<'g>(
             Step::Drop(reason) => context.discard(packet, reason),
             Step::Recirculate => {
                 let conn = std::mem::take(&mut batch.conns[i]);
-                executor.recirc.push(packet, batch.keys[i], batch.origins[i], conn);
+                executor.recirc.push(packet, &batch.keys[i], batch.origins[i], conn);
             }
             Step::Execute => execute(executor, i, packet, batch, context),
         }

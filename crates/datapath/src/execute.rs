@@ -3,7 +3,8 @@
 //! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 //!
-//! Nested lists are executed by recursion, as deep as translation nests them. What stands behind a `ct` is not nested:
+//! Nested lists are executed by recursion, as deep as translation nests them. A key is half a kilobyte, so what keeps a copy of
+//! one and nests nothing is never inlined: its copy would be in the frame of each level. What stands behind a `ct` is not nested:
 //! when a datagram is complete, its fragments wait on a stack of their own ([`Executor::resume_from`]), because a list
 //! may have as many `ct` as it has actions.
 
@@ -29,6 +30,7 @@ use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::Isa;
 use sluice_simd::hash::splitmix64;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What actions work with.
@@ -183,15 +185,14 @@ impl Executor {
     /// Lets the fragments go on that stand on `resumed` above the first `waiting`, and those that they complete.
     #[cold]
     fn resume_from(&mut self, waiting: usize, context: &mut Context<'_, '_>) {
-        while self.resumed.len() > waiting
-            && let Some((fragment, arrival)) = self.resumed.pop()
-        {
-            self.resume_one(fragment, arrival, context);
+        while self.resumed.len() > waiting {
+            self.resume_last(context);
         }
     }
 
-    /// Executes the actions behind a fragment's `ct`.
-    fn resume_one(&mut self, mut fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
+    /// Executes the actions behind the `ct` of the fragment that stands last on `resumed`.
+    fn resume_last(&mut self, context: &mut Context<'_, '_>) {
+        let Some((mut fragment, arrival)) = self.resumed.pop() else { return };
         context.buffers.add_pool(&fragment.pool);
         let Onward { list, from, depth, conn, no_output, cut, pushed_tags, .. } = fragment.onward;
         let (origin, key) = (Origin { arrival, depth }, &mut fragment.key);
@@ -200,6 +201,7 @@ impl Executor {
     }
 
     /// Lets a scratch copy meet each `ct` that stands behind the last action that sends.
+    #[inline]
     fn track_behind(
         &mut self,
         list: &Actions,
@@ -207,8 +209,20 @@ impl Executor {
         action_context: &ActionContext<'_>,
         context: &mut Context<'_, '_>,
     ) {
-        let actions = &list[from..];
-        let Some(last) = actions.iter().rposition(tracks) else { return };
+        if let Some(last) = list[from..].iter().rposition(tracks) {
+            self.track_copy(list, from..from + last + 1, action_context, context);
+        }
+    }
+
+    /// Lets a scratch copy meet these actions of a list, of which the last is a `ct` and none sends.
+    #[inline(never)]
+    fn track_copy(
+        &mut self,
+        list: &Actions,
+        which: Range<usize>,
+        action_context: &ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
         let mut key = *action_context.key;
         let packet = match context.buffers.copy(&action_context.packet) {
             Ok(packet) => packet,
@@ -222,10 +236,10 @@ impl Executor {
             // It may be held, and then is a packet of its own.
             context.tally[Counter::Cloned] += 1;
             let waiting = self.resumed.len();
-            self.end(list, from, scratch, context);
+            self.end(list, which.start, scratch, context);
             return self.resume_from(waiting, context);
         }
-        let mut changes = actions[..=last].iter();
+        let mut changes = list[which].iter();
         let _ = changes.try_for_each(|action| self.change(action, &mut scratch, context));
         context.buffers.give_frame(scratch.packet.frame);
     }
@@ -404,6 +418,7 @@ impl Executor {
         self.output_to_bucket(bond, bucket, action_context, context);
     }
 
+    #[inline(never)]
     fn recirculate(&mut self, id: u32, mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         if !self.recirc.admits(&action_context.origin) {
             return context.discard(action_context.packet, DropReason::RecircDepth);
@@ -413,10 +428,11 @@ impl Executor {
         }
         let ActionContext { packet, key, origin, conn, .. } = action_context;
         key.set(layout::RECIRC_ID, &id.to_be_bytes());
-        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, conn);
+        self.recirc.push(packet, key, Origin { depth: origin.depth + 1, ..origin }, conn);
     }
 
     /// Takes the header of a tunnel off, and lets what was within take another pass, as if it had come by the tunnel's port.
+    #[inline(never)]
     fn pop_tunnel(&mut self, how: tunnel::Pop, action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         let ActionContext { mut packet, key, origin, .. } = action_context;
         if !self.recirc.admits(&origin) {
@@ -424,7 +440,7 @@ impl Executor {
         }
         match tunnel::pop(how, &mut packet, key, context.vlan_limit) {
             Some(()) => {
-                self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
+                self.recirc.push(packet, key, Origin { depth: origin.depth + 1, ..origin }, CachedConn::default())
             }
             None => context.discard(packet, DropReason::TunnelPop),
         }

@@ -41,8 +41,8 @@ impl RecircQueue {
     }
 
     /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
-    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, conn: CachedConn) {
-        self.waiting.push_back(Waiting { packet, key, origin, conn });
+    pub fn push(&mut self, packet: Packet, key: &PacketKey, origin: Origin, conn: CachedConn) {
+        self.waiting.push_back(Waiting { packet, key: *key, origin, conn });
     }
 
     /// Whether no packet waits.

@@ -90,9 +90,9 @@ pub(crate) fn send_batch(
             failed.push((i, reason));
         }
     }
-    if let Some(slot) = ports[0]
+    if let Some(&Some(slot)) = ports.first()
         && failed.is_empty()
-        && ports.iter().all(|port| *port == ports[0])
+        && ports.iter().all(|port| *port == Some(slot))
     {
         tx.push_all(slot, batch.packets, context);
         return true;

@@ -356,4 +356,9 @@ fn lists_that_nest_deeply_fit_the_stack() {
     let deepest: Actions = [commit_in(0), output(2)].into();
     let nested = (1..=512).fold(deepest, |inner, zone| [commit_in(zone), Action::Clone(inner), commit_in(zone)].into());
     assert_eq!(with_stack(2 << 20, nested.to_vec()), (true, false, 0));
+    // Each level works on a copy, and the packet itself goes elsewhere.
+    let deepest: Actions = [output(2)].into();
+    let nested = (1..=512).fold(deepest, |inner, _| [Action::Clone(inner), output(4)].into());
+    let list = [commit_in(1)].into_iter().chain(nested.iter().cloned()).collect();
+    assert_eq!(with_stack(2 << 20, list), (true, false, 0));
 }

@@ -321,7 +321,6 @@ impl Ofproto {
                 }
             }
             state.by_name.retain(|_, (id, _)| *id != bridge.id);
-            // What is left of a map agrees with itself.
             Ok(bridge)
         })?;
         self.announce(&Changes::everything());

@@ -48,8 +48,8 @@ impl<'a> RuleSearch<'a> {
         RuleSearch { request, criteria: Criteria::new(&request.matches), tables: tables_of(request), walk: None }
     }
 
-    /// Takes so many steps at most; each rule that is looked at is one. `found` gets the rules that are visible. Whether
-    /// there is nothing left.
+    /// Looks at the next rules, one for each of `steps`, and gives those that are wanted and visible to `found`. Returns true
+    /// once the search has seen every rule.
     pub fn go_on(
         &mut self,
         bridge: &Bridge,
@@ -136,11 +136,12 @@ pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, versi
 #[cfg(test)]
 mod tests {
     use crate::Ofproto;
+    use crate::rules::RULES_AT_ONCE;
     use sluice_flow::PortNames;
     use sluice_ofp::{FlowCommand, FlowMod};
     use std::collections::BTreeSet;
 
-    const PIECE: usize = 1 << 12;
+    const PIECE: usize = RULES_AT_ONCE as usize;
 
     fn flow(text: &str, command: FlowCommand) -> FlowMod {
         FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))

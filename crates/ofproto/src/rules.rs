@@ -49,7 +49,7 @@ const GROUPS_AT_ONCE: usize = 64;
 const BUNDLED_ENTRIES_MAX: usize = 1 << 18;
 
 /// Rules that are looked through while nothing can change: less than a millisecond's.
-const RULES_AT_ONCE: u32 = 1 << 12;
+pub(crate) const RULES_AT_ONCE: u32 = 1 << 12;
 
 /// How many rules use a group or meter, by its number.
 pub type Users = HashMap<u32, u32>;

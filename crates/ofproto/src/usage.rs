@@ -8,8 +8,8 @@ use crate::transaction::VACANCY_EVENTS_MAX;
 use sluice_fate::Limit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many announcements wait. They are under the writer's lock, which a large change holds for long: so that whoever
-/// asks does not wait for it, each change notes their numbers here.
+/// How many announcements wait. Each change notes the numbers here. The announcements themselves are under the writer's
+/// lock, and a large change holds that lock for long.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingNews {
     removed: AtomicUsize,
