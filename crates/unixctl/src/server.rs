@@ -1,10 +1,14 @@
 //! The server: a thread that accepts, a thread for each connection.
 
+mod connections;
+
+pub use self::connections::CONNECTIONS_MAX;
+
+use self::connections::{Connection, Connections, Phase};
 use crate::reply::{Pieces, reply, write_pieces, write_reply};
 use crate::request::{REQUEST_TIME_MAX, Requests};
 use serde_json::Value;
 use sluice_clock::heartbeat::Heartbeat;
-use sluice_fate::Limit;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,9 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Connections served at the same time; the next one is told so and closed.
-pub const CONNECTIONS_MAX: usize = 64;
 
 /// The connection of a client that does not read its reply ends after this time.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
@@ -59,7 +60,7 @@ pub struct Server {
 struct State {
     commands: Box<dyn Commands>,
     ending: AtomicBool,
-    connections: AtomicUsize,
+    connections: Connections,
     /// Requests whose reply is not sent yet.
     in_flight: AtomicUsize,
     request_time_max: Duration,
@@ -83,7 +84,7 @@ impl Server {
         let state = Arc::new(State {
             commands,
             ending: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
+            connections: Connections::default(),
             in_flight: AtomicUsize::new(0),
             request_time_max,
         });
@@ -132,21 +133,20 @@ fn accept(listener: &UnixListener, state: &Arc<State>) {
             tracing::warn!("control connection: {e}");
             continue;
         }
-        if state.connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
-            Limit::ControlConnections.hit();
-            refuse(&stream, &format!("more than {CONNECTIONS_MAX} control connections; try again"));
-            continue;
-        }
-        state.connections.fetch_add(1, Ordering::SeqCst);
-        let held = Limit::ControlConnections.hold();
-        let shared = Arc::clone(state);
+        let connection = match state.connections.admit(stream) {
+            Ok(connection) => connection,
+            Err(stream) => {
+                refuse(&stream, &format!("more than {CONNECTIONS_MAX} control connections; try again"));
+                continue;
+            }
+        };
+        let (shared, served) = (Arc::clone(state), Arc::clone(&connection));
         let spawned = std::thread::Builder::new().name("ctl-conn".into()).spawn(move || {
-            serve(&stream, &shared);
-            drop(held);
-            shared.connections.fetch_sub(1, Ordering::SeqCst);
+            serve(&served, &shared);
+            shared.connections.remove(&served);
         });
         if let Err(e) = spawned {
-            state.connections.fetch_sub(1, Ordering::SeqCst);
+            state.connections.remove(&connection);
             tracing::warn!("control connection: no thread for it: {e}");
         }
     }
@@ -190,7 +190,8 @@ fn send(stream: &UnixStream, id: &Value, answer: Result<Answer, String>) -> io::
 }
 
 /// Answers requests until the client leaves or errs.
-fn serve(stream: &UnixStream, state: &State) {
+fn serve(connection: &Connection, state: &State) {
+    let stream = &connection.stream;
     let reading = match stream.try_clone() {
         Ok(reading) => reading,
         Err(e) => return tracing::warn!("control connection: {e}"),
@@ -203,6 +204,7 @@ fn serve(stream: &UnixStream, state: &State) {
                 return refuse(stream, &why);
             }
         };
+        connection.begin(Phase::Running);
         state.in_flight.fetch_add(1, Ordering::SeqCst);
         let params = Value::Array(request.params);
         tracing::debug!("received request {}{params}, id={}", request.method, request.id);
@@ -224,7 +226,10 @@ fn serve(stream: &UnixStream, state: &State) {
         .unwrap_or_else(|_| {
             Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
         });
+        connection.begin(Phase::Sending);
         let sent = send(stream, &request.id, answer);
+        // What a stream writes is captured meanwhile; the number of captures has its own bound.
+        connection.begin(if streamed.is_some() { Phase::Running } else { Phase::Receiving });
         state.in_flight.fetch_sub(1, Ordering::SeqCst);
         if let Err(e) = sent {
             return tracing::debug!("control connection closed: {e}");

@@ -1,6 +1,7 @@
 use super::*;
 use crate::client;
 use sluice_connmgr::unix_socket::{self, SocketError, SocketMode};
+use sluice_fate::Limit;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
@@ -191,16 +192,43 @@ fn too_many_connections_are_refused_and_later_ones_served() {
     let bench = listening();
     let idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| UnixStream::connect(&bench.path).unwrap()).collect();
     let before = Limit::ControlConnections.count();
-    // Accepted in order, so the next one finds all of them open.
+    // Accepted in order, so the next one finds all of them open, and too young to be late.
     assert!(abuse(&bench.path, b"").contains("more than 64 control connections"));
     assert!(Limit::ControlConnections.count() > before);
     drop(idle);
     let deadline = Instant::now() + PATIENCE;
-    while bench.server.state.connections.load(Ordering::SeqCst) != 0 {
+    while bench.server.state.connections.count() != 0 {
         assert!(Instant::now() < deadline, "connections linger");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(ask(&bench.path, "echo", &["again"]), Ok("again\n".into()));
+}
+
+/// A client that has connected and says nothing, or takes its time to say it, keeps nobody out; a command that runs goes
+/// on.
+#[test]
+fn clients_that_say_nothing_give_their_places_to_others() {
+    let bench = listening();
+    let idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| UnixStream::connect(&bench.path).unwrap()).collect();
+    for mut stream in &idle {
+        stream.write_all(b"{").unwrap();
+    }
+    let deadline = Instant::now() + PATIENCE;
+    // The first answer comes when the idle ones have been there for a second.
+    while client::transact(&bench.path, Some(PATIENCE), "echo", &["on".into()]).ok() != Some(Ok("on\n".into())) {
+        assert!(Instant::now() < deadline, "nobody else is served");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for _ in 0..3 * CONNECTIONS_MAX {
+        assert_eq!(ask(&bench.path, "echo", &["on"]), Ok("on\n".into()));
+    }
+    assert!(bench.server.state.connections.count() <= CONNECTIONS_MAX);
+    // As soon as others had left, there was room, and nobody else had to go.
+    let closed = idle.iter().filter(|stream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!((&mut &**stream).read(&mut [0]), Ok(0))
+    });
+    assert!((1..CONNECTIONS_MAX).contains(&closed.count()));
 }
 
 #[test]
