@@ -41,6 +41,7 @@ pub mod dpdk_environment;
 pub mod dummy;
 mod error;
 pub mod generator;
+mod gro;
 mod mtu;
 mod netdev;
 #[cfg(not(feature = "dpdk"))]

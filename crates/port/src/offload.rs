@@ -20,7 +20,10 @@ const GSO_UDP_L4: u8 = 5;
 /// Set in addition to a type if the segments carry an ECN echo; the header's flags say the same.
 const GSO_ECN: u8 = 0x80;
 
-const FIN_AND_PUSH: u8 = 0x09;
+/// Where a TCP header has its checksum.
+const TCP_CHECKSUM: u16 = 16;
+
+pub(crate) const FIN_AND_PUSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
 /// The fields of the virtio-net header, in host order.
@@ -55,6 +58,24 @@ impl VnetHeader {
             csum_start: u16::from_le_bytes([start_l, start_h]),
             csum_offset: u16::from_le_bytes([offset_l, offset_h]),
         })
+    }
+
+    /// The header of a large frame of TCP whose segments have `size` bytes of payload. The TCP header is at `l4`, and in its
+    /// checksum's place the sum of the pseudo header.
+    pub(crate) fn large_tcp(is_v6: bool, size: u16, l4: u16) -> Self {
+        let gso_type = if is_v6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        VnetHeader { flags: NEEDS_CHECKSUM, gso_type, gso_size: size, csum_start: l4, csum_offset: TCP_CHECKSUM }
+    }
+
+    /// Its bytes, with the bytes of all headers in front of the payload and the number of buffers that the frame takes.
+    pub(crate) fn to_bytes(self, headers: u16, buffers: u16) -> [u8; VNET_HEADER] {
+        let [headers, size, start, offset, buffers] =
+            [headers, self.gso_size, self.csum_start, self.csum_offset, buffers].map(u16::to_le_bytes);
+        let mut bytes = [self.flags, self.gso_type, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (field, at) in [headers, size, start, offset, buffers].iter().zip((2..).step_by(2)) {
+            bytes[at..at + 2].copy_from_slice(field);
+        }
+        bytes
     }
 
     /// Whether the frame must be split into segments.
@@ -197,9 +218,7 @@ impl Segments<'_> {
         let id = be16(out, l3 + 4).unwrap_or(0).wrapping_add(self.count);
         out[l3 + 4..l3 + 6].copy_from_slice(&id.to_be_bytes());
         let header = usize::from(out[l3] & 15) * 4;
-        out[l3 + 10..l3 + 12].fill(0);
-        let sum = checksum::internet(&out[l3..l3 + header]);
-        out[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+        write_v4_checksum(&mut out[l3..l3 + header]);
     }
 
     fn write_tcp(&self, out: &mut [u8], last: bool) {
@@ -223,16 +242,26 @@ impl Segments<'_> {
     }
 
     fn write_checksum(&self, out: &mut [u8], at: usize) {
-        let l3 = self.l3;
         let proto = if self.udp { ip_proto::UDP } else { ip_proto::TCP };
-        let size = out.len() - self.l4;
-        let addresses = if self.v6 { &out[l3 + 8..l3 + 40] } else { &out[l3 + 12..l3 + 20] };
-        let pseudo = checksum::sum(addresses) + u64::from(proto) + size as u64;
+        let pseudo = pseudo_header(&out[self.l3..], self.v6, proto, out.len() - self.l4);
         out[at..at + 2].fill(0);
         let sum = checksum::finish(pseudo + checksum::sum(&out[self.l4..]));
         let sum = if sum == 0 { 0xffff } else { sum };
         out[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// The sum of the pseudo header of `size` bytes of a protocol behind the IP header with which `ip` begins.
+pub(crate) fn pseudo_header(ip: &[u8], is_v6: bool, proto: u8, size: usize) -> u64 {
+    let addresses = if is_v6 { &ip[8..40] } else { &ip[12..20] };
+    checksum::sum(addresses) + u64::from(proto) + size as u64
+}
+
+/// Writes the checksum of an IPv4 header.
+pub(crate) fn write_v4_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = checksum::internet(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use crate::input::Input;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::Pools;
+use sluice_port::offload::VnetHeader;
+use sluice_testkit::frame;
 use sluice_testkit::vhost_guest::{
     AVAILABLE, BUFFERS, Described, GuestPort, INDIRECT, Inflight, NEXT, Place, USED, WRITE, feature,
 };
@@ -19,10 +21,16 @@ const FEATURES: [u64; 5] =
 /// A bit of the first byte: the rings have records. And one: they are not empty.
 const HAS_RECORDS: u8 = 1 << 5;
 const HAS_OLD_RECORDS: u8 = 1 << 6;
+/// And one: the guest takes large frames, and what it gets are the segments of one.
+const TAKES_LARGE: u8 = 1 << 7;
+/// The virtio-net header of a large frame of TCP over IPv4, without the size of its segments.
+const LARGE_HEADER: [u8; 10] = [1, 1, 54, 0, 0, 0, 34, 0, 16, 0];
 /// Rings have up to this many entries, and a table as many descriptors.
 const ENTRIES: u16 = 256;
 /// Where tables begin; buffers are behind it.
 const TABLE: u64 = BUFFERS;
+/// How often the input starts rings again: each time costs messages to another thread, which take longer than all else.
+const STARTS_MAX: usize = 8;
 /// The end of the guest's memory.
 const END: u64 = 16 << 20;
 
@@ -40,6 +48,8 @@ struct Target {
     port: GuestPort,
     /// Whether its rings are packed now.
     is_packed: bool,
+    /// Whether the guest takes large frames.
+    takes_large: bool,
     /// Where chains in flight are recorded, if they are.
     inflight: Option<Inflight>,
 }
@@ -48,16 +58,18 @@ impl Target {
     fn new(has_records: bool) -> Self {
         let port = GuestPort::open(&mut Pools::new(256), feature::VERSION_1, ENTRIES);
         let inflight = has_records.then(|| port.guest.ask_inflight());
-        Target { port, is_packed: false, inflight }
+        Target { port, is_packed: false, takes_large: false, inflight }
     }
 
     fn run(&mut self, input: &mut Input<'_>) {
         let chosen = input.byte();
         let features = FEATURES.iter().enumerate().filter(|(bit, _)| chosen >> bit & 1 != 0);
-        let features = features.fold(0, |sum, (_, feature)| sum | feature);
+        let large = if chosen & TAKES_LARGE != 0 { feature::GUEST_LARGE } else { 0 };
+        let features = features.fold(large, |sum, (_, feature)| sum | feature);
+        self.takes_large = large != 0;
         self.is_packed = features & feature::RING_PACKED != 0;
         self.set_up(features, 1 << (input.byte() % 9), (chosen & HAS_OLD_RECORDS != 0).then_some(&mut *input));
-        let (mut buffers, mut tally) = (Buffers::new(), Tally::default());
+        let (mut buffers, mut tally, mut starts) = (Buffers::new(), Tally::default(), 0);
         while !input.is_empty() {
             let what = input.byte();
             let ring = u32::from(what >> 7);
@@ -71,7 +83,13 @@ impl Target {
                 3 => self.name_heads(ring, input),
                 4 => self.poll(&mut buffers, &mut tally),
                 5 => self.send(input, &mut buffers, &mut tally),
-                6 => self.port.guest.start(ring, u32::from(input.byte()) | u32::from(input.byte()) << 8),
+                6 => {
+                    let base = u32::from(input.byte()) | u32::from(input.byte()) << 8;
+                    if starts < STARTS_MAX {
+                        self.port.guest.start(ring, base);
+                        starts += 1;
+                    }
+                }
                 _ => self.write_event(ring, input),
             }
         }
@@ -174,10 +192,28 @@ impl Target {
         let (n, len) = (usize::from(input.byte()) % (BATCH_MAX + 1), 14 + 6 * usize::from(input.byte()));
         let mut batch = PacketBatch::new();
         buffers.fill(&self.port.pool, n, len, &mut batch);
-        batch.iter_mut().for_each(|packet| packet.bytes_mut().fill(n as u8));
+        if self.takes_large && len > 54 {
+            write_segments(&mut batch);
+        } else {
+            batch.iter_mut().for_each(|packet| packet.bytes_mut().fill(n as u8));
+        }
         tally[Counter::Originated] += batch.len() as u64;
         self.port.tx.send(&mut batch, buffers, tally);
         assert!(batch.is_empty());
+    }
+}
+
+/// Makes packets of one length the segments of a large frame.
+fn write_segments(batch: &mut PacketBatch) {
+    let Some(size) = batch.first().map(|packet| packet.frame.len() - 54) else { return };
+    let whole = frame::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2).tcp_flags(0x10);
+    let whole = whole.payload(&vec![1; size * batch.len()]).build();
+    let mut header = LARGE_HEADER;
+    header[4..6].copy_from_slice(&(size as u16).to_le_bytes());
+    let header = VnetHeader::read(&header).expect("ten bytes are a header");
+    let mut segments = header.segments(&whole).expect("a large frame of TCP");
+    for packet in batch.iter_mut() {
+        segments.next_into(packet.bytes_mut()).expect("as many segments as packets");
     }
 }
 

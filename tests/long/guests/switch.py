@@ -23,9 +23,10 @@ class Switch:
         self.server = self._begin("ovsdb-server", "ovsdb-server", str(directory / "conf.db"), f"--remote=punix:{directory}/db.sock")
         until("the database", (directory / "db.sock").exists, 60)
         self.vsctl("--no-wait", "init")
-        settings = ["vhost-sock-dir=.", "pmd-sleep-max=500"]
+        # Idle PMDs sleep: the option is pmd-maxsleep in Open vSwitch 3.1, pmd-sleep-max since 3.2.
+        settings = ["vhost-sock-dir=.", "pmd-maxsleep=500", "pmd-sleep-max=500"]
         if with_dpdk:
-            settings += ["dpdk-init=true", "dpdk-extra=--no-huge --legacy-mem --no-shconf --no-pci -m 1024", "userspace-tso-enable=true"]
+            settings += ["dpdk-init=true", "dpdk-extra=--no-huge --legacy-mem --no-shconf --no-pci -m 4096", "userspace-tso-enable=true"]
         for setting in settings:
             key, _, value = setting.partition("=")
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", f'other_config:{key}="{value}"')

@@ -1,9 +1,13 @@
 //! The virtio features that this device offers, and what they mean for its rings.
 
+use crate::gro::LargeFrames;
 use vhost::vhost_user::message::VhostUserVirtioFeatures;
 
 /// Feature bits. Source: VIRTIO 1.2, sections 5.1.3 and 6; vhost-user protocol, VHOST_F_LOG_ALL.
 const CHECKSUM: u64 = 1 << 0;
+const GUEST_CHECKSUM: u64 = 1 << 1;
+const GUEST_TSO4: u64 = 1 << 7;
+const GUEST_TSO6: u64 = 1 << 8;
 const HOST_TSO4: u64 = 1 << 11;
 const HOST_TSO6: u64 = 1 << 12;
 const HOST_ECN: u64 = 1 << 13;
@@ -26,11 +30,14 @@ const SHORT_HEADER: usize = 10;
 pub struct Features(pub u64);
 
 impl Features {
-    /// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete. After a
-    /// migration they announce themselves: the hypervisor asks them to. Chains are used in the order in which they were
+    /// What is offered: guests may leave checksums and TCP segmentation to us, and we send them large frames of TCP if they
+    /// take them. After a migration they announce themselves: the hypervisor asks them to. Chains are used in the order in which they were
     /// made available; a guest that knows it frees them without looking at each.
     pub const OFFERED: Features = Features(
         CHECKSUM
+            | GUEST_CHECKSUM
+            | GUEST_TSO4
+            | GUEST_TSO6
             | HOST_TSO4
             | HOST_TSO6
             | HOST_ECN
@@ -59,6 +66,13 @@ impl Features {
     /// Whether a packet may use several chains.
     pub fn merges(self) -> bool {
         self.0 & MERGEABLE != 0
+    }
+
+    /// The large frames that the guest takes, if it takes any. Their checksums are left to it.
+    pub fn large_frames(self) -> Option<LargeFrames> {
+        let has = |bit| self.0 & GUEST_CHECKSUM != 0 && self.0 & bit != 0;
+        let taken = LargeFrames { v4: has(GUEST_TSO4), v6: has(GUEST_TSO6) };
+        (taken.v4 || taken.v6).then_some(taken)
     }
 
     /// Whether a descriptor may refer to a table of descriptors.

@@ -3,14 +3,18 @@
 //! A guest that is slower than we are has a full ring now and then, and room again a moment later. So what it took is
 //! published, and the rest is tried again, as often as the port's option says, as long as each attempt gets some packets
 //! through. Source: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_vhost_send`.
+//!
+//! A guest that takes large frames gets segments that follow each other as one ([`crate::gro`]).
 
 use super::ring::{Access, Broken, Burst, Chain, Ring, RingFormat, RunningRing};
 use super::slot::RingSlot;
+use crate::gro::{LargeFrames, Merged};
 use crate::offload::VNET_HEADER;
 use crate::stats::QueueStats;
 use crate::{Mtu, TxQueue};
+use arrayvec::ArrayVec;
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_packet::{Buffers, Packet, PacketBatch};
+use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -131,17 +135,96 @@ impl Sender<'_> {
     fn send_until_full<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packets: &[Packet]) -> Result<(), Broken> {
         let waiting = self.burst.chains().len() - self.next;
         ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
+        if let Some(taken) = ring.features.large_frames() {
+            return self.send_merged(ring, packets, taken);
+        }
         for packet in packets {
-            match self.send(ring, packet.bytes())? {
-                RxStep::Sent => {
-                    self.sent += 1;
-                    self.bytes += packet.frame.len();
-                }
-                RxStep::TooLong => self.long += 1,
-                RxStep::Full => break,
+            if !self.send_and_count(ring, packet)? {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// The same for a guest that takes large frames.
+    #[inline(never)]
+    fn send_merged<F: RingFormat>(
+        &mut self,
+        ring: &mut RunningRing<F>,
+        mut packets: &[Packet],
+        taken: LargeFrames,
+    ) -> Result<(), Broken> {
+        // Packets of a large frame that the guest has no room for go alone. They are not merged again, which would check
+        // their sums once more for each of them.
+        let mut alone = 0;
+        while let Some(packet) = packets.first() {
+            if alone == 0
+                && let Some(merged) = Merged::of(packets, taken)
+            {
+                if self.send_large(ring, &merged, packets)? {
+                    let segments;
+                    (segments, packets) = packets.split_at(merged.packets);
+                    self.sent += segments.len();
+                    self.bytes += segments.iter().map(|segment| segment.frame.len()).sum::<usize>();
+                    continue;
+                }
+                alone = merged.packets;
+            }
+            alone = alone.saturating_sub(1);
+            if !self.send_and_count(ring, packet)? {
+                break;
+            }
+            packets = &packets[1..];
+        }
+        Ok(())
+    }
+
+    /// Sends a packet, or drops it as too long; false if the guest has no more buffers.
+    #[inline(always)]
+    fn send_and_count<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packet: &Packet) -> Result<bool, Broken> {
+        match self.send(ring, packet.bytes())? {
+            RxStep::Sent => {
+                self.sent += 1;
+                self.bytes += packet.frame.len();
+            }
+            RxStep::TooLong => self.long += 1,
+            RxStep::Full => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes the large frame at the beginning of `packets`; false if it has no room, or its packets are too long.
+    fn send_large<F: RingFormat>(
+        &mut self,
+        ring: &mut RunningRing<F>,
+        merged: &Merged,
+        packets: &[Packet],
+    ) -> Result<bool, Broken> {
+        let segments = &packets[..merged.packets];
+        if !segments.iter().all(|segment| self.mtu.admits(segment.bytes())) {
+            return Ok(false);
+        }
+        let header_size = ring.features.header();
+        let payload: usize = segments.iter().map(|segment| merged.payload(segment).len()).sum();
+        let size = header_size + merged.headers.len() + payload;
+        let (mut n, mut room) = (0, 0);
+        while room < size {
+            if n != 0 && !ring.features.merges() {
+                return Ok(false);
+            }
+            let Some(chain) = self.chain(ring, self.next + n)? else { return Ok(false) };
+            if n == 0 && (chain.len as usize) < header_size {
+                return Err(Broken::Header);
+            }
+            n += 1;
+            room += chain.len as usize;
+        }
+        let header = merged.vnet_header(n as u16);
+        let mut parts = ArrayVec::<&[u8], { BATCH_MAX + 2 }>::from_iter([&header[..header_size], &merged.headers]);
+        parts.extend(segments.iter().map(|segment| merged.payload(segment)));
+        self.write(ring, &mut parts, n)?;
+        self.next += n;
+        Ok(true)
     }
 
     /// Writes a packet into as many chains as it takes.
@@ -190,7 +273,7 @@ impl Sender<'_> {
         }
         let mut header = HEADER;
         header[10..].copy_from_slice(&(n as u16).to_le_bytes());
-        self.write(ring, &header[..header_size], packet, n)?;
+        self.write(ring, &mut [&header[..header_size], packet], n)?;
         self.next += n;
         Ok(RxStep::Sent)
     }
@@ -205,28 +288,25 @@ impl Sender<'_> {
         Ok(self.burst.chains().get(at).copied())
     }
 
-    /// Writes header and packet to the next `n` chains, which have room for them, and marks these as used.
+    /// Writes the parts of a frame, header first, to the next `n` chains, which have room for them, and marks these as used.
     #[inline]
-    fn write<F: RingFormat>(
-        &mut self,
-        ring: &mut RunningRing<F>,
-        header: &[u8],
-        packet: &[u8],
-        n: usize,
-    ) -> Result<(), Broken> {
-        let (mut header, mut packet) = (header, packet);
+    fn write<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, parts: &mut [&[u8]], n: usize) -> Result<(), Broken> {
+        let mut at = 0;
         for chain in &self.burst.chains()[self.next..self.next + n] {
             let mut written = 0;
             for buffer in self.burst.buffers(chain) {
                 let (mut address, mut room) = (buffer.address, buffer.len as usize);
-                for bytes in [&mut header, &mut packet] {
-                    let now = bytes.split_off(..room.min(bytes.len())).expect("invariant: not beyond its end");
+                while room != 0
+                    && let Some(part) = parts.get_mut(at)
+                {
+                    let now = part.split_off(..room.min(part.len())).expect("invariant: not beyond its end");
                     if !now.is_empty() {
                         ring.view.write(address, now)?;
                     }
                     address = address.wrapping_add(now.len() as u64);
                     room -= now.len();
                     written += now.len();
+                    at += usize::from(part.is_empty());
                 }
             }
             ring.put_used(chain, written as u32);

@@ -7,9 +7,12 @@ use super::inflight_buffer::{InflightBuffer, InflightShape};
 use super::memory::DirtyLog;
 use super::ring::{BUFFERS_MAX, Ring, RingLayout, RingSetup};
 use super::slot::RingSlot;
-use super::testing::{AVAILABLE, LAYOUT, MERGING, PACKED, PACKED_MERGING, SIZE, TestGuest, VERSION_1, descriptor};
+use super::testing::{
+    AVAILABLE, LAYOUT, MERGING, PACKED, PACKED_MERGING, SIZE, TAKING_LARGE, TestGuest, VERSION_1, descriptor,
+};
 use super::work::{self, Work};
-use crate::offload::{LARGEST_FRAME, VNET_HEADER};
+use crate::gro::tests::{large, segments};
+use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
 use crate::stats::QueueStats;
 use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
 use proptest::prelude::*;
@@ -77,11 +80,16 @@ impl Guest {
 
     /// Sends it frames of these lengths, with at most this many retries. Returns how many there were.
     fn send_and_count(&self, frames: &[usize], retries_max: u8) -> (Tally, u64) {
+        self.send_frames(&frames.iter().map(|len| frame(*len)).collect::<Vec<_>>(), retries_max)
+    }
+
+    /// The same for frames with these bytes.
+    fn send_frames(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, u64) {
         let stats = Arc::new(QueueStats::default());
         let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
         let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
-        for len in frames {
-            batch.push(buffers.write(&pool, &frame(*len)).unwrap());
+        for frame in frames {
+            batch.push(buffers.write(&pool, frame).unwrap());
         }
         tally[Counter::Originated] += frames.len() as u64;
         let mut queue = GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::new(retries_max.into()), stats.clone());
@@ -126,6 +134,42 @@ fn spread_over_merged_buffers(features: Features) {
     assert_eq!((&first[..10], &first[10..12]), (&[0; 10][..], &3u16.to_le_bytes()[..]));
     let whole = [&first[VNET_HEADER..], &guest.buffer(1, 100), &guest.buffer(2, 62)].concat();
     assert_eq!(whole, frame(250));
+}
+
+#[test]
+fn segments_are_one_frame_for_a_guest_that_takes_large_ones() {
+    large_frames_are_sent(TAKING_LARGE);
+    large_frames_are_sent(Features(TAKING_LARGE.0 | PACKED.0));
+}
+
+fn large_frames_are_sent(features: Features) {
+    let guest = Guest::new(&[(1000, WRITE); 6], features);
+    let (whole, header) = large(false, 0, 0, 0x18, 2500, 1000);
+    let frames = [vec![frame(60)], segments(&whole, header), vec![frame(70)]].concat();
+    let (tally, _) = guest.send_frames(&frames, 8);
+    assert_eq!(tally[Counter::Sent], 5);
+    // 2,566 bytes with the header: three buffers.
+    assert_eq!(guest.used(), [(0, 72), (1, 1000), (2, 1000), (3, 566), (4, 82)]);
+    let got = [guest.buffer(1, 1000), guest.buffer(2, 1000), guest.buffer(3, 566)].concat();
+    assert_eq!(got[..VNET_HEADER], [1, 1, 54, 0, 232, 3, 34, 0, 16, 0, 3, 0]);
+    let read = VnetHeader::read(&got).unwrap();
+    assert_eq!(segments(&got[VNET_HEADER..], read), segments(&whole, header));
+    assert_eq!(guest.buffer(4, 82)[VNET_HEADER..], frame(70));
+}
+
+#[test]
+fn segments_go_alone_where_a_large_frame_has_no_room() {
+    let (whole, header) = large(false, 0, 0, 0x10, 2500, 500);
+    let segments = segments(&whole, header);
+    // It takes large frames and has small buffers, which it does not merge.
+    let guest = Guest::new(&[(600, WRITE); 6], Features(TAKING_LARGE.0 & !MERGING.0 | VERSION_1.0));
+    assert_eq!(guest.send_frames(&segments, 8).0[Counter::Sent], 5);
+    assert_eq!(guest.used(), [0, 1, 2, 3, 4].map(|i| (i, 566)));
+    assert_eq!(guest.buffer(4, 566)[VNET_HEADER..], segments[4]);
+    // It merges three of them: one frame has no room, but three segments have.
+    let guest = Guest::new(&[(600, WRITE); 3], TAKING_LARGE);
+    let (tally, _) = guest.send_frames(&segments, 8);
+    assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull)), (3, 2));
 }
 
 #[test]
@@ -280,11 +324,11 @@ proptest! {
         descriptors in prop::collection::vec(descriptor(), 8),
         inner in prop::collection::vec(descriptor(), 16),
         heads in prop::collection::vec(0u16..9, 1..8),
-        (merges, is_packed) in any::<(bool, bool)>(),
+        (merges, is_packed, takes_large) in any::<(bool, bool, bool)>(),
     ) {
         for flip in [0, WRITE] {
             let format = if is_packed { PACKED } else { VERSION_1 };
-            let features = Features(format.0 | 1 << 28 | if merges { 1 << 15 } else { 0 });
+            let features = Features(format.0 | 1 << 28 | if merges { 1 << 15 } else { 0 } | if takes_large { TAKING_LARGE.0 & !MERGING.0 } else { 0 });
             let guest = Guest::new(&[], features);
             let write = |table, (at, (address, len, flags, next)): (u16, (u64, u32, u16, u16))| {
                 let flags = flags ^ flip;
@@ -299,7 +343,9 @@ proptest! {
             let work = if flip == 0 {
                 work::counted(|| guest.poll()).1
             } else {
-                work::counted(|| guest.send(&[1500; BATCH_MAX])).1
+                let (whole, header) = large(false, 0, 0, 0x10, BATCH_MAX * 1400, 1400);
+                let frames = if takes_large { segments(&whole, header) } else { vec![frame(1500); BATCH_MAX] };
+                work::counted(|| guest.send_frames(&frames, 8)).1
             };
             prop_assert!(is_bounded(work), "{work:?}");
         }
