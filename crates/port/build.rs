@@ -1,6 +1,11 @@
-//! Builds the DPDK shim when the `dpdk` feature asks for it.
+//! Builds the DPDK shim when the `dpdk` feature asks for it, and says how DPDK is linked.
+
+#[cfg(feature = "dpdk")]
+#[path = "build/dpdk_libraries.rs"]
+mod dpdk_libraries;
 
 fn main() {
+    println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=src/dpdk/shim.c");
     println!("cargo::rerun-if-changed=src/dpdk/testing.c");
     #[cfg(feature = "dpdk")]
@@ -9,12 +14,6 @@ fn main() {
 
 #[cfg(feature = "dpdk")]
 fn dpdk() {
-    let library = match pkg_config::Config::new().atleast_version("22.11").cargo_metadata(true).probe("libdpdk") {
-        Ok(library) => library,
-        Err(e) => {
-            panic!("the feature `dpdk` needs DPDK 22.11 or later (Debian: apt-get install libdpdk-dev pkg-config): {e}")
-        }
-    };
     let mut build = cc::Build::new();
     // Of an archive, only what is referred to is linked.
     build.files(["src/dpdk/shim.c", "src/dpdk/testing.c"]).opt_level(3).flag("-include").flag("rte_config.h");
@@ -22,5 +21,8 @@ fn dpdk() {
     if std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
         build.flag("-march=corei7");
     }
-    build.includes(library.include_paths).warnings(true).compile("sluice_dpdk_shim");
+    let includes = dpdk_libraries::include_paths();
+    build.includes(includes).warnings(true).compile("sluice_dpdk_shim");
+    // Behind the shim, which refers to them.
+    dpdk_libraries::link();
 }
