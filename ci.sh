@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every check by name, the same on a laptop and in CI:  ./ci.sh STEP…   (./ci.sh help lists them)
+# Steps joined by + run side by side, if neither measures time:  ./ci.sh privileged+ovs-suite
 # Ends with the plain line `N passed, N failed, N skipped`, summed over the steps, and fails if one failed.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -152,6 +153,8 @@ step_differential() {
     done
     guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/tunnels.py target/release/sluice \
         --packets "${TUNNEL_PACKETS:-600}" --seed "${SEED:-1}" || code=1
+    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/geneve_options.py target/release/sluice \
+        --rounds $((${TUNNEL_PACKETS:-600} / 50)) --seed "${SEED:-1}" || code=1
     return $code
 }
 
@@ -185,12 +188,12 @@ step_fuzz() {
         fuzz/executions.tsv | sort -k2n
 }
 
-# Runs targets, as many at a time as there are cores, and then prints what each said.
+# Runs targets, FUZZ_JOBS at a time (as many as there are cores), and then prints what each said.
 fuzz_round() { # target…
-    local target running=0
+    local target running=0 jobs=${FUZZ_JOBS:-$(nproc)}
     mkdir -p fuzz/target
     for target in "$@"; do
-        [ "$running" -lt "$(nproc)" ] || { wait -n; running=$((running - 1)); }
+        [ "$running" -lt "$jobs" ] || { wait -n; running=$((running - 1)); }
         fuzz_one "$target" >"fuzz/target/$target.told" 2>&1 &
         running=$((running + 1))
     done
@@ -216,16 +219,26 @@ fuzz_seconds() {
     echo "$seconds"
 }
 
+# The longest input. A neighbour's sequence of packets and pauses repeats itself when it is longer, and costs as much time
+# as it is long.
+fuzz_length() { # target
+    case $1 in
+        bfd | lacp) echo 512 ;;
+        *) echo 4096 ;;
+    esac
+}
+
 executions() { awk '/number_of_executed_units/ { n = $2 } END { print n + 0 }' "fuzz/target/$1.log"; }
 
 # New inputs go to a scratch corpus; the seeds in git stay as they are. CI repeats itself; the long lane draws (seed 0).
+# An input may take FUZZ_TIMEOUT seconds (10) by the clock on the wall: a run that others may stop for minutes needs more.
 fuzz_one() {
     local scratch=fuzz/target/corpus/$1 out=fuzz/target/crashes/ seconds
     seconds=$(fuzz_seconds "$1")
     mkdir -p "$scratch" "fuzz/seeds/$1" "$out"
     echo "-- fuzz $1, $seconds s"
     if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" \
-        -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$out$1-" \
+        -max_len="$(fuzz_length "$1")" -timeout="${FUZZ_TIMEOUT:-10}" -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$out$1-" \
         >"fuzz/target/$1.log" 2>&1; then
         grep -E 'number_of_executed_units|average_exec_per_sec|new_units_added|peak_rss' "fuzz/target/$1.log"
         echo "lane fuzz-$1: 1 passed, 0 failed, 0 skipped"
@@ -436,18 +449,34 @@ run_step() {
     "step_$name" 2>&1 | tee "$log"
     code=${PIPESTATUS[0]}
     tally "$name" "$code" "$log"
-    tail -1 "$counts" | grep -q ' 0 [0-9]*$' || keep_failures "$name" "$code" "$log"
+    grep -q "^$name [0-9]* 0 [0-9]*$" "$counts" || keep_failures "$name" "$code" "$log"
     rm -f "$log"
     echo "== $name: exit $code after $((SECONDS - start)) s"
 }
 
+# Runs a step, or several joined by +. What the others of those print stands behind what the first does.
+run_steps() {
+    local first=${1%%+*} step beside=()
+    for step in ${1//+/ }; do
+        [ "$step" != "$first" ] || continue
+        beside+=("$(mktemp)")
+        run_step "$step" >"${beside[-1]}" 2>&1 &
+    done
+    run_step "$first"
+    wait
+    for step in "${beside[@]}"; do
+        cat "$step"
+        rm -f "$step"
+    done
+}
+
 [ $# -gt 0 ] || { usage; exit 2; }
-for step in "$@"; do
+for step in ${*//+/ }; do
     [ "$step" = help ] && { usage; exit 0; }
     declare -F "step_$step" >/dev/null || { echo "ci.sh: no step '$step'" >&2; usage >&2; exit 2; }
 done
 for step in "$@"; do
-    run_step "$step"
+    run_steps "$step"
 done
 echo
 if [ -s "$failures" ] && awk '{ f += $3 } END { exit !f }' "$counts"; then
