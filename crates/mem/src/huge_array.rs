@@ -1,5 +1,6 @@
 //! Arrays on the largest pages that the machine has, for the tables of a PMD's caches.
 
+use crate::region::SMALL_MAX;
 use crate::{Pages, Region};
 use std::io;
 use std::marker::PhantomData;
@@ -58,13 +59,17 @@ impl<T: FromZeros> HugeArray<T> {
     }
 }
 
+/// From this size on an array has huge pages, although a region would have small ones: the exact match cache at its default
+/// size, whose lines every packet reads at random.
+const HUGE_FROM: usize = 128 << 10;
+
 /// Maps transparent huge pages, or reserved ones (which packets would have used) where the kernel makes no transparent
 /// ones.
 fn map(size: usize) -> io::Result<Region> {
-    let region = Region::reserve(size)?;
+    let region = Region::reserve(if size < HUGE_FROM { size } else { size.max(SMALL_MAX + 1) })?;
     match region.pages() {
-        Pages::Small => Region::on_reserved_pages(size).or(Ok(region)),
-        Pages::Huge | Pages::Transparent => Ok(region),
+        Pages::Small if size >= HUGE_FROM => Region::on_reserved_pages(size).or(Ok(region)),
+        Pages::Small | Pages::Huge | Pages::Transparent => Ok(region),
     }
 }
 
@@ -128,7 +133,7 @@ impl<T> Deref for HugeArray<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `base` is a region's, aligned to 2 MiB and of sufficient size, whose zeros are `T`s (`FromZeros`) and
+        // SAFETY: `base` is a region's, aligned to a page and of sufficient size, whose zeros are `T`s (`FromZeros`) and
         // which lives as long as `self`; or it dangles, aligned, and `len` is 0.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }

@@ -7,9 +7,10 @@
 //! frame.
 //!
 //! A pool is one [`Region`], cut into frames of one size. The region uses reserved huge pages if there are any, else
-//! transparent huge pages, else pages of 4 KiB; the log says which. Ports share the pool whose frames are long enough,
-//! so a packet crosses from port to port without a copy. An AF_XDP socket's buffers are frames of the same pool
-//! ([`HeapPool`]); a DPDK port's are mbufs of a pool of its own, behind the same trait.
+//! transparent huge pages, else pages of 4 KiB, which a region of up to 256 KiB always has; the log says which. Ports
+//! share the pool whose frames are long enough, so a packet crosses from port to port without a copy. An AF_XDP socket's
+//! buffers are frames of the same pool ([`HeapPool`]); a DPDK port's are mbufs of a pool of its own, behind the same
+//! trait.
 //!
 //! Free frames are tokens of one word ([`FreeFrames`]). Each PMD caches some of each pool, last in, first out, so that
 //! the next frame is warm in the processor's cache; the pool's lock is taken once in hundreds of packets

@@ -3,11 +3,16 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 /// The page size the kernel's huge pages have on x86-64 and on arm64 with 4 KiB pages.
 const HUGE_PAGE: usize = 2 << 20;
 /// The smallest page.
 const PAGE: usize = 4096;
+
+/// A region up to this size has small pages. The first-level TLB of a core holds 64 of them. A huge page would take eight
+/// times the memory, and eight times the time to zero it.
+pub(crate) const SMALL_MAX: usize = 64 * PAGE;
 
 /// The kind of pages a [`Region`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ impl Pages {
     }
 }
 
-/// Zeroed memory, aligned to 2 MiB, at one address until it is dropped.
+/// Zeroed memory at one address until it is dropped: aligned to 2 MiB, or to 4 KiB if it is small.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -47,7 +52,12 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps at least `size` bytes and makes all of them resident, so that the fast path meets no page fault.
     pub fn map(size: usize) -> io::Result<Self> {
-        let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        if size <= SMALL_MAX {
+            let region = Region::small(size, 0)?;
+            region.populate(0..region.size)?;
+            return Ok(region);
+        }
+        let size = size.checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         if let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE) {
             return Ok(Region { base, size, pages: Pages::Huge });
         }
@@ -63,7 +73,10 @@ impl Region {
     /// For tables with a large limit that few users fill: unused elements cost nothing. So it takes no reserved huge
     /// pages.
     pub fn reserve(size: usize) -> io::Result<Self> {
-        let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        if size <= SMALL_MAX {
+            return Region::small(size, libc::MAP_NORESERVE);
+        }
+        let size = size.checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut region = Region { base: mmap_aligned(size, libc::MAP_NORESERVE)?, size, pages: Pages::Small };
         region.ask_for_huge_pages();
         Ok(region)
@@ -79,13 +92,18 @@ impl Region {
         Ok(Region { base, size, pages: Pages::Huge })
     }
 
+    fn small(size: usize, flags: libc::c_int) -> io::Result<Self> {
+        let size = size.max(1).next_multiple_of(PAGE);
+        Ok(Region { base: mmap(size, flags)?, size, pages: Pages::Small })
+    }
+
     /// Its first byte.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its length in bytes, a multiple of 2 MiB.
+    /// Its length in bytes: a multiple of 2 MiB, or of 4 KiB if it is small.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
@@ -120,8 +138,12 @@ impl Region {
 
     /// Enables transparent huge pages.
     fn ask_for_huge_pages(&mut self) {
-        let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        let may_be = modes.is_ok_and(|modes| !modes.contains("[never]"));
+        // Read once: to open the file costs more than to map a region.
+        static MAY_BE: OnceLock<bool> = OnceLock::new();
+        let may_be = *MAY_BE.get_or_init(|| {
+            let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+            modes.is_ok_and(|modes| !modes.contains("[never]"))
+        });
         if may_be && self.advise_range(0..self.size, libc::MADV_HUGEPAGE).is_ok() {
             self.pages = Pages::Transparent;
         }
@@ -186,6 +208,17 @@ mod tests {
         assert!(bytes.iter().all(|b| *b == 0));
         bytes.fill(7);
         assert!(!region.pages().name().is_empty());
+    }
+
+    #[test]
+    fn a_small_region_has_small_pages_and_no_more_than_it_needs() {
+        for make in [Region::map, Region::reserve] {
+            for (asked, size) in [(0, PAGE), (1, PAGE), (PAGE + 1, 2 * PAGE), (SMALL_MAX, SMALL_MAX)] {
+                let region = make(asked).unwrap();
+                assert_eq!((region.size(), region.base().addr().get() % PAGE, region.pages()), (size, 0, Pages::Small));
+            }
+            assert_eq!(make(SMALL_MAX + 1).unwrap().size(), HUGE_PAGE);
+        }
     }
 
     #[test]

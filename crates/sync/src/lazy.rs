@@ -51,7 +51,7 @@ impl<T> Deref for LazyArray<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the region is as long, aligned to 2 MiB, zeroed at first (`T: Zeroed`), and lives as long as `self`.
+        // SAFETY: the region is as long, aligned to a page, zeroed at first (`T: Zeroed`), and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.region.base().as_ptr().cast(), self.len) }
     }
 }
