@@ -265,7 +265,7 @@ impl Governor {
     /// packets of it missed together, at least one.
     ///
     /// `hash` is the hash of the flow's masked key, which all its packets share; all 64 bits must be well distributed.
-    pub fn decide(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Decision {
+    pub fn decide(&mut self, hash: u64, packets: impl Fn() -> usize, now_ms: u64) -> Decision {
         if self.mode == Mode::Off {
             self.stats.setups += 1;
             return Decision::Install;
@@ -288,15 +288,15 @@ impl Governor {
             }
             return self.shortcut(1);
         }
-        let packets = packets();
         if is_auto && is_sampled {
-            if let Some(followed) = self.cohort.follow(hash, packets as u64, now_ms) {
-                return self.decided(followed.is_new, followed.is_set_up, packets);
+            if let Some(followed) = self.cohort.follow(hash, &packets, now_ms) {
+                return self.decided(followed.is_new, followed.is_set_up, followed.packets);
             }
             if !self.counts_all() {
-                return self.shortcut(packets);
+                return self.shortcut(1);
             }
         }
+        let packets = packets();
         let before = self.counters.get(hash);
         let count = usize::from(before).saturating_add(packets);
         let is_set_up = count >= usize::from(THRESHOLD);

@@ -19,6 +19,7 @@ mod files;
 mod front_page;
 mod grid;
 mod lab;
+mod lookup_parts;
 mod loss;
 mod losses;
 mod markdown;

@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
+use sluice_flow_cache::FlowView;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_port::Pools;
 use sluice_traffic::{Flow, FlowStream, Profile};
@@ -76,7 +77,7 @@ impl Workload {
     }
 
     /// The generator's packets.
-    fn stream(&self) -> Result<FlowStream> {
+    pub(crate) fn stream(&self) -> Result<FlowStream> {
         let mut profile = Profile::default();
         for (key, value) in &self.profile {
             profile.set(key, value).ok_or_else(|| anyhow!("{key}: no key of a profile"))??;
@@ -170,6 +171,11 @@ impl Rig {
         expected.sort_unstable();
         ensure!(carried == expected, "the rules have carried {carried:?} packets instead of {expected:?}");
         Ok(())
+    }
+
+    /// Its megaflows now.
+    pub fn megaflows(&self) -> Vec<FlowView> {
+        self.assembly.datapath().flows().into_iter().map(|report| report.flow).collect()
     }
 
     /// Measures for about `span`: the median of slices of 2048 packets, and what answered.
@@ -278,7 +284,7 @@ fn slice(datapath: &Datapath) -> (f64, [f64; Stage::ALL.len()]) {
 }
 
 /// The middle one; there is at least one.
-fn middle(mut values: Vec<f64>) -> f64 {
+pub(crate) fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

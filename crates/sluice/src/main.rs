@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod check;
 mod clock;
 mod command;
 mod config;
@@ -13,6 +14,7 @@ mod config_file;
 mod heartbeat;
 mod housekeeping;
 mod kept_tables;
+mod live_line;
 mod manual;
 mod metrics;
 mod overview;
@@ -25,6 +27,7 @@ mod run;
 mod rundir;
 mod service_manager;
 mod signals;
+mod summary;
 mod text;
 mod vswitchd;
 mod watchdog;
@@ -103,7 +106,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
         CliCommand::Run { config: Some(config), options, .. } if options.check => {
-            run::check(&config).map(|text| show(&text))
+            check::check(&config).map(|text| show(&text))
         }
         CliCommand::Run { config: Some(config), options, .. } => run::run(&config, options).map(|()| ExitCode::SUCCESS),
         CliCommand::Vswitchd { args } => Ok(vswitchd::main(args)),

@@ -1,37 +1,24 @@
 //! `sluice run`: a switch in the foreground, from its configuration to its end.
 
 use crate::command::CommandTable;
-use crate::command::options::PmdOptions;
 use crate::config::Config;
 use crate::config_file::ConfigFile;
 use crate::housekeeping::Housekeeping;
+use crate::live_line::LiveLine;
 use crate::metrics::Endpoint;
 use crate::privileges::Identity;
 use crate::process::{Process, explain};
 use crate::service_manager::{self, Notice};
-use crate::text::megaflows::dpctl_line;
-use crate::text::{live, rules};
-use crate::{command, kept_tables, panics, privileges, rundir, signals, watchdog};
+use crate::{kept_tables, panics, privileges, rundir, signals, summary, watchdog};
 use anyhow::{Context, Result};
-use sluice_action::DatapathPortNames;
 use sluice_connmgr::openflow_sockets;
 use sluice_connmgr::unix_socket::{self, SocketMode, remove_stale};
-use sluice_datapath::FlowReport;
-use sluice_fate::Snapshot;
-use sluice_ofp::text::FlowLine;
 use sluice_unixctl::Server;
 use sluice_vlog::{Log, write_output};
 use sluice_vswitch::Switch;
-use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// From one live line to the next, on a terminal or in a run of limited length.
-const LIVE_EVERY: Duration = Duration::from_secs(1);
-
-/// The same in a log that may grow for months.
-const LIVE_EVERY_IN_LOG: Duration = Duration::from_secs(60);
 
 /// What to do in a container that takes too much away from root.
 const CANNOT_LEAVE_ROOT: &str = "the switch does not go on as root; start it as an ordinary user, or let it have \
@@ -39,9 +26,6 @@ const CANNOT_LEAVE_ROOT: &str = "the switch does not go on as root; start it as 
 
 /// How long the text at the end waits for its reader.
 const SUMMARY_PATIENCE: Duration = Duration::from_millis(500);
-
-/// Megaflows, rules of a bridge, and bridges shown at the end; there may be millions.
-const SHOWN_MAX: usize = 100;
 
 /// How a switch is run.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -55,43 +39,6 @@ pub struct RunOptions {
     /// Print rules and megaflows at the end, a hundred of each
     #[arg(long)]
     pub dump: bool,
-}
-
-/// Checks the configuration `file` and all that it names: rules are read as at a start, into a switch without devices.
-///
-/// # Errors
-/// With the first thing that a switch would not start with.
-pub fn check(file: &Path) -> Result<String> {
-    let config = Config::load(file)?;
-    config.check_build()?;
-    config.switch.identity().with_context(|| file.display().to_string())?;
-    check_log_file(&config).with_context(|| file.display().to_string())?;
-    let mut desired = config.desired()?;
-    desired.dpdk = None;
-    for port in desired.bridges.iter_mut().flat_map(|bridge| &mut bridge.ports) {
-        // Patch ports and tunnels have no device.
-        if sluice_port::PORT_TYPES.iter().any(|kind| kind.name == port.kind) {
-            port.kind = "null".into();
-            port.options.clear();
-        }
-    }
-    let switch = Switch::prepare(&desired).map_err(explain)?;
-    switch.close_ports();
-    let warnings: String = config.warnings().iter().map(|text| format!("warning: {text}\n")).collect();
-    Ok(format!("{warnings}{}: can be run\n", file.display()))
-}
-
-/// Whether the log file can be where the configuration has it.
-fn check_log_file(config: &Config) -> Result<()> {
-    let Some(path) = config.switch.log_file.as_ref().map(|path| config.resolve(path)) else { return Ok(()) };
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    anyhow::ensure!(
-        directory.as_os_str().is_empty() || directory.is_dir(),
-        "switch.log-file: {}: there is no directory {}; make it",
-        path.display(),
-        directory.display()
-    );
-    Ok(())
 }
 
 /// A log as the configuration wants it. Its file belongs to the user that the switch becomes.
@@ -113,73 +60,90 @@ fn start_log_of(config: &Config, log: &Log, identity: &Identity) -> Result<()> {
 /// # Errors
 /// If it cannot start.
 pub fn run(file: &Path, options: RunOptions) -> Result<()> {
-    let log = Log::to_console("sluice");
-    if options.quiet {
-        log.set("console:warn").map_err(anyhow::Error::msg)?;
-    }
-    log.install();
+    let log = log_to_console(options.quiet)?;
     panics::watch();
     let config = Config::load(file)?;
-    let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     let identity = config.switch.identity().with_context(|| file.display().to_string())?;
-    rundir::prepare(&rundir, identity.uid)?;
-    let control = rundir.join(rundir::CONTROL_SOCKET);
-    // Before ports are opened: another switch that runs may have the same ones.
-    remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
-    let (socket_mode, mut kinds) = (config.switch.socket_mode(), config.switch.port_types.clone());
-    let is_own = privileges::give_rundir(&rundir, &identity, socket_mode)?;
+    let rundir = Rundir::take(&config, &identity)?;
     start_log_of(&config, &log, &identity)?;
     config.warnings().iter().for_each(|text| tracing::warn!("{text}"));
+    let port_types = config.switch.port_types.clone();
     let process = Process::of_config(file, config, log)?;
-    let switch = process.switch();
-    kinds.extend(switch.port_kinds());
-    if !is_own {
-        make_sockets_as_root(&process, &rundir, SocketMode::Bits(socket_mode))?;
-    }
-    leave_root(&identity, &kinds)?;
-    if keeps_tables(&process) {
-        kept_tables::restore(switch, &rundir)?
-    } else if is_own {
-        kept_tables::forget(&rundir)?
-    }
-    signals::watch(&process)?;
-    watchdog::start(&process)?;
-    switch.start()?;
+    rundir.make_sockets_of_root(&process)?;
+    leave_root(&identity, port_types, process.switch())?;
+    restore_tables(&process, &rundir)?;
+    start_threads(&process)?;
     // An error leaves no socket behind.
-    let (server, endpoint) =
-        listen(&process, &rundir, &control, SocketMode::Bits(socket_mode)).inspect_err(|_| process.stop_switch())?;
-    tracing::info!("running, control socket {}", control.display());
+    let listeners = listen(&process, &rundir).inspect_err(|_| process.stop_switch())?;
+    tracing::info!("running, control socket {}", rundir.control.display());
     service_manager::tell(&Notice::Ready);
     let why = attend(&process, options);
-    service_manager::tell(&Notice::Stopping);
-    match &why {
-        Ok(why) => tracing::info!("ending: {why}"),
-        Err(error) => tracing::error!("ending: {error}"),
-    }
-    let busy = process.heartbeat().begin("end of control sockets");
-    drop((server, endpoint));
-    busy.go_on("end of the switch's threads");
-    process.stop_switch();
-    // After an end that is no orderly one, what there is may be what has gone wrong.
-    if why.is_ok() && keeps_tables(&process) {
-        busy.go_on_within("saving of tables", watchdog::SAVE_WITHIN);
-        let saved = process.save(|| kept_tables::save(switch, &rundir));
-        saved.unwrap_or_else(|error| tracing::error!("tables are not kept: {error:#}"));
-    }
-    busy.go_on("statistics");
-    switch.settle();
-    busy.go_on("summary");
-    if !options.quiet {
-        write_output(&summary(switch, options.dump), SUMMARY_PATIENCE);
-    }
-    busy.go_on("close of ports");
-    switch.close_ports();
+    end(&process, listeners, &rundir, &why, options);
     why.map(drop)
 }
 
-/// Leaves root, if this is root, and says what is left of it.
-fn leave_root(identity: &Identity, kinds: &[String]) -> Result<()> {
-    let left = privileges::leave_root(identity, kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
+/// The log on the console until the configuration is known.
+fn log_to_console(is_quiet: bool) -> Result<Log> {
+    let log = Log::to_console("sluice");
+    if is_quiet {
+        log.set("console:warn").map_err(anyhow::Error::msg)?;
+    }
+    log.install();
+    Ok(log)
+}
+
+/// The directory of the sockets.
+struct Rundir {
+    path: PathBuf,
+    /// The control socket in it.
+    control: PathBuf,
+    socket_mode: u16,
+    /// Whether it belongs to the switch. Else it stays root's, with all else that is in it.
+    is_own: bool,
+}
+
+impl Rundir {
+    /// Makes the directory, if it is not there, and gives it to the user that the switch becomes.
+    fn take(config: &Config, identity: &Identity) -> Result<Rundir> {
+        let path = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
+        rundir::prepare(&path, identity.uid)?;
+        let control = path.join(rundir::CONTROL_SOCKET);
+        // Before ports are opened: another switch that runs may have the same ones.
+        remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
+        let socket_mode = config.switch.socket_mode();
+        let is_own = privileges::give_rundir(&path, identity, socket_mode)?;
+        Ok(Rundir { path, control, socket_mode, is_own })
+    }
+
+    /// Makes the sockets of a directory that stays root's while this process is root.
+    fn make_sockets_of_root(&self, process: &Process) -> Result<()> {
+        if self.is_own {
+            return Ok(());
+        }
+        let named = self.path.display();
+        anyhow::ensure!(
+            !keeps_tables(process),
+            "rundir {named}: tables cannot be kept (switch.keep-tables) in a directory of root's that holds other things than \
+             sockets; set switch.rundir to one that does not exist yet, for example /run/sluice"
+        );
+        tracing::warn!(
+            "rundir {named} holds other things than sockets and stays root's: bridges that are added later get no sockets there, \
+             and at the end the sockets stay"
+        );
+        let bridges = process.switch().ofproto().bridges();
+        let of_bridges = bridges.iter().flat_map(|bridge| openflow_sockets(&self.path, &bridge.name));
+        for path in of_bridges.chain([self.control.clone()]) {
+            unix_socket::make_ready(&path, "socket", SocketMode::Bits(self.socket_mode))
+                .map_err(rundir::socket_error)?;
+        }
+        Ok(())
+    }
+}
+
+/// Leaves root, if this is root, and says what is left of it. `port_types`: what ports may be added later.
+fn leave_root(identity: &Identity, mut port_types: Vec<String>, switch: &Switch) -> Result<()> {
+    port_types.extend(switch.port_kinds());
+    let left = privileges::leave_root(identity, port_types.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
     if let Some(left) = left {
         identity.warning().inspect(|text| tracing::warn!("{text}"));
         tracing::info!("{left}");
@@ -191,45 +155,41 @@ fn keeps_tables(process: &Process) -> bool {
     process.config_file().is_some_and(ConfigFile::keeps_tables)
 }
 
+/// Takes up the tables that an earlier run has kept, or forgets them if tables are not kept any more.
+fn restore_tables(process: &Process, rundir: &Rundir) -> Result<()> {
+    if keeps_tables(process) {
+        kept_tables::restore(process.switch(), &rundir.path)
+    } else if rundir.is_own {
+        kept_tables::forget(&rundir.path)
+    } else {
+        Ok(())
+    }
+}
+
+/// Starts the threads: that of signals and the watchdog, which see to an end, before those of the switch.
+fn start_threads(process: &Arc<Process>) -> Result<()> {
+    signals::watch(process)?;
+    watchdog::start(process)?;
+    process.switch().start()?;
+    Ok(())
+}
+
+/// What listens while the switch runs: for commands, and for Prometheus.
+type Listeners = (Server, Option<Endpoint>);
+
 /// Opens the sockets of controllers, Prometheus and commands. The control socket comes last: once it is there, all
 /// commands work.
-fn listen(
-    process: &Arc<Process>,
-    rundir: &Path,
-    control: &Path,
-    mode: SocketMode,
-) -> Result<(Server, Option<Endpoint>)> {
-    let switch = process.switch();
-    switch.start_openflow(rundir, mode).map_err(explain)?;
+fn listen(process: &Arc<Process>, rundir: &Rundir) -> Result<Listeners> {
+    let (switch, mode) = (process.switch(), SocketMode::Bits(rundir.socket_mode));
+    switch.start_openflow(&rundir.path, mode).map_err(explain)?;
     let address = process.config_file().and_then(ConfigFile::metrics_address);
     let endpoint = address.map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let listener = unix_socket::listen(control, "control socket", mode).map_err(rundir::socket_error)?;
-    let server = Server::start(listener, control, Box::new(CommandTable(Arc::clone(process))));
-    let server = server.context("control thread")?;
-    Ok((server, endpoint))
-}
-
-/// Makes the sockets of a directory that stays root's while this process is root.
-fn make_sockets_as_root(process: &Process, rundir: &Path, mode: SocketMode) -> Result<()> {
-    let named = rundir.display();
-    anyhow::ensure!(
-        !keeps_tables(process),
-        "rundir {named}: tables cannot be kept (switch.keep-tables) in a directory of root's that holds other things than \
-         sockets; set switch.rundir to one that does not exist yet, for example /run/sluice"
-    );
-    tracing::warn!(
-        "rundir {named} holds other things than sockets and stays root's: bridges that are added later get no sockets there, \
-         and at the end the sockets stay"
-    );
-    let bridges = process.switch().ofproto().bridges();
-    let of_bridges = bridges.iter().flat_map(|bridge| openflow_sockets(rundir, &bridge.name));
-    for path in of_bridges.chain([rundir.join(rundir::CONTROL_SOCKET)]) {
-        unix_socket::make_ready(&path, "socket", mode).map_err(rundir::socket_error)?;
-    }
-    Ok(())
+    let listener = unix_socket::listen(&rundir.control, "control socket", mode).map_err(rundir::socket_error)?;
+    let server = Server::start(listener, &rundir.control, Box::new(CommandTable(Arc::clone(process))));
+    Ok((server.context("control thread")?, endpoint))
 }
 
 /// Runs what is due until the switch is to end, and returns why it ends.
@@ -274,88 +234,30 @@ fn attend(process: &Process, options: RunOptions) -> Result<String> {
     }
 }
 
-/// The live line, and what was shown last.
-struct LiveLine {
-    began: Instant,
-    last: Instant,
-    totals: Snapshot,
-    on_terminal: bool,
-    is_quiet: bool,
-}
-
-impl LiveLine {
-    fn new(switch: &Switch, began: Instant, is_quiet: bool) -> Self {
-        let on_terminal = std::io::stdout().is_terminal();
-        LiveLine { began, last: began, totals: switch.totals(), on_terminal, is_quiet }
+/// Ends the switch: sockets first, so that no command comes any more, then its threads, then what is left to save and say.
+fn end(process: &Process, listeners: Listeners, rundir: &Rundir, why: &Result<String>, options: RunOptions) {
+    let switch = process.switch();
+    service_manager::tell(&Notice::Stopping);
+    match why {
+        Ok(why) => tracing::info!("ending: {why}"),
+        Err(error) => tracing::error!("ending: {error}"),
     }
-
-    /// How long until it is shown next.
-    fn due_in(&self, is_short_run: bool) -> Duration {
-        if self.is_quiet {
-            return Duration::MAX;
-        }
-        let every = if self.on_terminal || is_short_run { LIVE_EVERY } else { LIVE_EVERY_IN_LOG };
-        every.saturating_sub(self.last.elapsed())
+    let busy = process.heartbeat().begin("end of control sockets");
+    drop(listeners);
+    busy.go_on("end of the switch's threads");
+    process.stop_switch();
+    // After an end that is no orderly one, what there is may be what has gone wrong.
+    if why.is_ok() && keeps_tables(process) {
+        busy.go_on_within("saving of tables", watchdog::SAVE_WITHIN);
+        let saved = process.save(|| kept_tables::save(switch, &rundir.path));
+        saved.unwrap_or_else(|error| tracing::error!("tables are not kept: {error:#}"));
     }
-
-    fn show_if_due(&mut self, switch: &Switch, is_short_run: bool) {
-        if !self.due_in(is_short_run).is_zero() {
-            return;
-        }
-        let now = Instant::now();
-        let totals = switch.totals();
-        let line = live::line(&totals.since(&self.totals), now - self.last, now - self.began, switch.lookups().flows);
-        (self.last, self.totals) = (now, totals);
-        // On a terminal the line stays in its place; what is left of a longer one before is erased.
-        let text = if self.on_terminal { format!("\r{line}\x1b[K") } else { format!("{line}\n") };
-        // The next line comes soon: this one does not wait for its reader.
-        write_output(&text, Duration::ZERO);
+    busy.go_on("statistics");
+    switch.settle();
+    busy.go_on("summary");
+    if !options.quiet {
+        write_output(&summary::summary(switch, options.dump), SUMMARY_PATIENCE);
     }
-
-    /// Leaves the line, and what follows starts on one of its own.
-    fn finish(&self) {
-        if self.on_terminal && !self.is_quiet && self.last != self.began {
-            write_output("\n", Duration::ZERO);
-        }
-    }
-}
-
-/// What is printed at the end: PMD statistics, and how many rules and megaflows there were; some of them, if `dumps`.
-fn summary(switch: &Switch, dumps: bool) -> String {
-    let out = command::datapath::perf_show(switch, &PmdOptions::default());
-    if dumps {
-        return out + &dump(switch);
-    }
-    let bridges = switch.ofproto().bridges();
-    let count = |bridge: &str| rules::dump_some(switch.ofproto(), bridge, 0, switch.now_ms(), |_| String::new());
-    let rules: usize = bridges.iter().filter_map(|bridge| Some(count(&bridge.name).ok()?.1)).sum();
-    let counts = format!("\nbridges: {}, rules: {rules}, megaflows: {}", bridges.len(), switch.lookups().flows);
-    out + &counts + " (--dump shows them here; bridge/dump-flows and dpctl/dump-flows while the switch runs)\n"
-}
-
-/// Some rules and some megaflows. The end is to be soon, so it does not format all there is; commands do that while the
-/// switch runs.
-fn dump(switch: &Switch) -> String {
-    let mut out = String::new();
-    let now_ms = switch.now_ms();
-    let bridges = switch.ofproto().bridges();
-    for bridge in bridges.iter().take(SHOWN_MAX).map(|bridge| &*bridge.name) {
-        let names = switch.port_names(bridge);
-        let show = |line: &FlowLine<'_>| format!(" {}", line.display(&names));
-        let (text, more) = rules::dump_some(switch.ofproto(), bridge, SHOWN_MAX, now_ms, show).unwrap_or_default();
-        out += &format!("\nrules of {bridge}:\n{text}");
-        out += &more_text(more, &format!(" rules: bridge/dump-flows {bridge} lists them while the switch runs"));
-    }
-    out += &more_text(bridges.len().saturating_sub(SHOWN_MAX), " bridges");
-    let names = DatapathPortNames::default();
-    let (flows, count) = switch.datapath().oldest_flows(SHOWN_MAX);
-    out += &format!("\nmegaflows: {count}\n");
-    let line = |flow: &FlowReport| dpctl_line(flow, flow.flow.stats, false, &names, now_ms) + "\n";
-    out.extend(flows.iter().map(line));
-    out + &more_text(count - flows.len(), "")
-}
-
-/// What stands for things that are not shown.
-fn more_text(n: usize, what: &str) -> String {
-    if n == 0 { String::new() } else { format!("… and {n} more{what}\n") }
+    busy.go_on("close of ports");
+    switch.close_ports();
 }

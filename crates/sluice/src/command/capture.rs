@@ -3,11 +3,13 @@
 //! The thread of the client's connection takes what PMDs have captured and writes it. A client that does not read holds
 //! that thread only: PMDs find their queues full, count overruns, and go on.
 
+use super::packet_filter::FilterText;
 use crate::process::Process;
 use sluice_action::{DatapathPortNames, PortNo, show_actions, show_flow};
 use sluice_datapath::{Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedPacket};
+use sluice_flow::geneve::OptionMap;
 use sluice_flow::layout::IN_PORT;
-use sluice_flow::{Match, OfPort, PortNames};
+use sluice_flow::{OfPort, PacketFilter, PortNames};
 use sluice_ofproto::{matched_rules, packet_of};
 use sluice_port::pcap::next_generation::{
     Direction, PacketRecord, write_interface, write_packet, write_section, write_statistics,
@@ -93,10 +95,14 @@ pub fn capture(process: &Arc<Process>, args: &[&str]) -> Result<Streamed, String
     let arguments = Arguments::parse(args)?;
     let switch = process.switch();
     let (target, filter) = match &arguments.port {
-        None => (CaptureTarget::Drops, parse_filter(arguments.filter.as_deref(), &all_ports(switch))?),
+        None => {
+            let (ports, options) = (all_ports(switch), OptionMap::default());
+            (CaptureTarget::Drops, parse_filter(arguments.filter.as_deref(), &ports, &options)?)
+        }
         Some(name) => {
-            let (number, ports) = find_port(switch, name)?;
-            (CaptureTarget::Port(number), parse_filter(arguments.filter.as_deref(), &ports)?)
+            let (number, bridge, ports) = find_port(switch, name)?;
+            let options = switch.ofproto().tunnel_options(&bridge);
+            (CaptureTarget::Port(number), parse_filter(arguments.filter.as_deref(), &ports, &options)?)
         }
     };
     let request = CaptureRequest { target, filter, snaplen: arguments.snaplen };
@@ -116,11 +122,11 @@ fn all_ports(switch: &Switch) -> FilterPorts {
     ports.filter_map(|port| Some((u16::try_from(port.number?.0).ok()?, (port.name, port.number?)))).collect()
 }
 
-/// A port's number in the datapath, and the ports of its bridge by OpenFlow number.
-fn find_port(switch: &Switch, name: &str) -> Result<(PortNo, FilterPorts), String> {
+/// A port's number in the datapath, its bridge, and the ports of that by OpenFlow number.
+fn find_port(switch: &Switch, name: &str) -> Result<(PortNo, String, FilterPorts), String> {
     let bridges = switch.port_status();
-    let of_bridge = bridges.into_values().find(|ports| ports.iter().any(|port| port.name == name));
-    let ports = of_bridge.ok_or_else(|| format!("{name}: no such port; dpif/show lists them"))?;
+    let of_bridge = bridges.into_iter().find(|(_, ports)| ports.iter().any(|port| port.name == name));
+    let (bridge, ports) = of_bridge.ok_or_else(|| format!("{name}: no such port; dpif/show lists them"))?;
     let port: &PortStatus = ports.iter().find(|port| port.name == name).expect("invariant: it was found");
     if let Some(peer) = &port.peer {
         return Err(format!(
@@ -132,15 +138,18 @@ fn find_port(switch: &Switch, name: &str) -> Result<(PortNo, FilterPorts), Strin
     }
     let number = port.number.ok_or_else(|| format!("{name}: the port has no device, and so no packets"))?;
     let numbered = ports.iter().filter_map(|port| Some((port.ofport.0, (port.name.clone(), port.number?))));
-    Ok((number, numbered.collect()))
+    let numbered = numbered.collect();
+    Ok((number, bridge, numbered))
 }
 
-/// A filter, with datapath ports where its text has those of OpenFlow.
-fn parse_filter(text: Option<&str>, ports: &FilterPorts) -> Result<Option<Match>, String> {
+/// A filter of packets of a bridge that maps options so, with datapath ports where its text has those of OpenFlow.
+fn parse_filter(text: Option<&str>, ports: &FilterPorts, options: &OptionMap) -> Result<Option<PacketFilter>, String> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     let mut names = PortNames::NONE;
     ports.iter().for_each(|(number, (name, _))| names.insert(name, OfPort(*number)));
-    let mut filter = Match::parse(text, &names).map_err(|error| format!("filter {text}: {error}"))?;
+    let wrong = |error: String| format!("filter {text}: {error}");
+    let mut read = FilterText::parse(text, &names).map_err(wrong)?;
+    let filter = &mut read.matches;
     if filter.mask.number(IN_PORT) != 0 {
         let number = filter.key.number(IN_PORT);
         let port = u16::try_from(number).ok().and_then(|number| ports.get(&number));
@@ -148,7 +157,7 @@ fn parse_filter(text: Option<&str>, ports: &FilterPorts) -> Result<Option<Match>
         filter.mask.set_number(IN_PORT, u64::from(u32::MAX));
         filter.key.set_number(IN_PORT, datapath.0.into());
     }
-    Ok(Some(filter))
+    read.within(options).map(Some).map_err(wrong)
 }
 
 /// A capture under way.

@@ -2,12 +2,13 @@
 
 use super::dpctl::open;
 use super::options::DumpOptions;
+use super::packet_filter::{AnyBridgeFilter, FilterText};
 use crate::process::Process;
 use crate::program;
 use crate::text::megaflows::{dpctl_line, dpif_line};
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::{FlowReport, PmdReport};
-use sluice_flow::{FlowKey, Match, OfPort, PortNames};
+use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::packet_of;
 use sluice_unixctl::Pieces;
 use sluice_vswitch::Switch;
@@ -33,9 +34,10 @@ pub fn dpctl_dump_flows(process: &Arc<Process>, args: &[&str]) -> Result<Pieces,
         return Ok(Box::new(std::iter::empty()));
     }
     let names = if options.names { switch.names_of(&at) } else { switch.option_names() };
+    let asked = Arc::clone(process);
     let passes = move |flow: &FlowReport| {
         let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
-        filter.as_ref().is_none_or(|f| FlowKey::of_packet(&key).matches(&f.mask, &f.key))
+        filter.as_ref().is_none_or(|filter| filter.admits(&key, asked.switch().ofproto()))
     };
     let core_of = |pmd: &PmdReport| pmd.core.map_or(MAIN_THREAD, |core| i64::try_from(core).unwrap_or(i64::MAX));
     let mut pmds = datapath.pmds();
@@ -93,12 +95,13 @@ fn names(switch: &Switch, options: &DumpOptions) -> DatapathPortNames {
 }
 
 /// A filter, in whose text ports have their datapath numbers, as OVS has it.
-fn parse_filter(switch: &Switch, text: &str) -> Result<Match, String> {
+fn parse_filter(switch: &Switch, text: &str) -> Result<AnyBridgeFilter, String> {
     let mut names = PortNames::NONE;
     for port in switch.port_status().into_values().flatten() {
         if let Some(number) = port.number.and_then(|number| u16::try_from(number.0).ok()) {
             names.insert(&port.name, OfPort(number));
         }
     }
-    Match::parse(text, &names).map_err(|error| program::error(format_args!("Failed to parse filter ({error})")))
+    let parsed = FilterText::parse(text, &names).map(AnyBridgeFilter::new);
+    parsed.map_err(|error| program::error(format_args!("Failed to parse filter ({error})")))
 }

@@ -21,6 +21,7 @@ mod megaflows;
 mod meter;
 mod netdev_dummy;
 pub mod options;
+mod packet_filter;
 mod process;
 mod qos;
 mod settings;
