@@ -129,10 +129,10 @@ class Switch:
         self.command("ovs/route/add", f"{PEER6}/64", "under")
         for peer in (PEER4, PEER6): self.command("tnl/neigh/set", "under", peer, PEER_MAC)
 
-    def rules(self, bridge, rules):
+    def rules(self, bridge, rules, *more):
         path = f"{self.directory}/{bridge}.rules"
         pathlib.Path(path).write_text("\n".join(rules) + "\n")
-        self.ofctl("add-flows", bridge, path)
+        self.ofctl("add-flows", bridge, path, *more)
 
     def receive(self, port, frame):
         """Gives a port a frame; what has left since."""
@@ -301,4 +301,4 @@ def main():
     print(f"lane differential-tunnels: {sent - differs} passed, {failed} failed, 0 skipped")
     return failed > 0
 
-sys.exit(main())
+if __name__ == "__main__": sys.exit(main())

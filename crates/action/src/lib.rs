@@ -28,7 +28,7 @@ pub use megaflow::{
 pub use meter::{MeterStats, MeterStore};
 pub use sflow::{LABELS_MAX, LabelChange, SFlowAction};
 pub use text::{
-    DatapathFlow, DatapathPortNames, parse_actions, show_actions, show_flow, show_packet_key, show_put_flow,
-    show_stats, show_ufid,
+    DatapathFlow, DatapathPortNames, parse_actions, parse_option_filter, show_actions, show_flow, show_packet_key,
+    show_put_flow, show_stats, show_ufid,
 };
 pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -149,6 +149,7 @@ impl Connection {
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
         }
+        connection.session.use_option_lengths(conn_mgr.tlv_table.lock().lengths());
         connection.session.use_bundle_memory(switch.bundle_memory.share(origin.is_owners()));
         connection.session.log_as(connection.name());
         let reason = connection.run();

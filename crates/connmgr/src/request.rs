@@ -98,7 +98,7 @@ impl Connection {
         };
         let version = self.version();
         if version >= since && self.session.wants(AsyncKind::RequestForward, reason) {
-            self.session.send(&Message::RequestForward(change.message.write(version, change.xid)));
+            self.session.send(&Message::RequestForward(self.session.written(&change.message, change.xid)));
         }
     }
 

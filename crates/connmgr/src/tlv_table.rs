@@ -6,17 +6,25 @@ use sluice_flow::FieldId;
 use sluice_flow::geneve::OptionKind;
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use sluice_ofproto::Ofproto;
-use sluice_openflow::Error;
 use sluice_openflow::message::tlv_table::{TLV_FIELDS, TlvCommand, TlvMap, TlvTableMod, TlvTableReply};
+use sluice_openflow::{Error, OptionLengths};
 use std::collections::BTreeMap;
 
 /// Bytes that the values of all fields may have together. Source: Open vSwitch, `TUN_METADATA_TOT_OPT_SIZE`.
 const SPACE: u32 = 256;
 
 /// The mappings of a bridge.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TlvTable {
     by_field: BTreeMap<u16, TlvMap>,
+    /// The same for those who write messages.
+    lengths: OptionLengths,
+}
+
+impl Default for TlvTable {
+    fn default() -> Self {
+        TlvTable { by_field: BTreeMap::new(), lengths: OptionLengths::of_bridge() }
+    }
 }
 
 impl TlvTable {
@@ -50,6 +58,7 @@ impl TlvTable {
         }
         let mapped: Vec<_> = new.by_field.values().map(option).collect();
         ofproto.map_tunnel_options(bridge, &mapped);
+        self.lengths.set(mapped.iter().map(|(i, kind)| (*i, kind.length)));
         *self = new;
         Ok(())
     }
@@ -67,6 +76,11 @@ impl TlvTable {
         }
         self.by_field.insert(map.index, map);
         Ok(())
+    }
+
+    /// How long the fields' values are, now and after later changes.
+    pub fn lengths(&self) -> OptionLengths {
+        self.lengths.clone()
     }
 
     /// The table, as a reply has it.

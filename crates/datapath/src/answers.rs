@@ -12,6 +12,8 @@ pub(crate) struct Answers {
     answers: ArrayVec<Answer, BATCH_MAX>,
     /// The answer that a packet follows.
     of: [u8; BATCH_MAX],
+    /// Whether other packets may follow one of them. In a burst of new flows none, and then none is asked about.
+    has_shared: bool,
 }
 
 /// One answer.
@@ -37,6 +39,7 @@ impl Answers {
     /// Forgets all answers.
     pub fn clear(&mut self) {
         self.answers.clear();
+        self.has_shared = false;
     }
 
     /// The answer for packet `i`, which must have one.
@@ -47,11 +50,15 @@ impl Answers {
     /// Notes the answer for packet `i`.
     pub fn push(&mut self, i: usize, answer: Answer) {
         self.of[i] = self.answers.len() as u8;
+        self.has_shared |= matches!(&answer, Answer::Follow(followed) if followed.shared.is_some());
         self.answers.push(answer);
     }
 
     /// Lets packet `i` follow an answer that another packet got, if one fits its key.
     pub fn share(&mut self, i: usize, key: &PacketKey) -> bool {
+        if !self.has_shared {
+            return false;
+        }
         let fits = |answer: &Answer| match answer {
             Answer::Follow(followed) => followed.shared.as_ref().is_some_and(|matched| matched.contains(key)),
             Answer::Lost(_) | Answer::Later => false,

@@ -12,6 +12,7 @@
 //! would need no second type, but the record of every packet would be looked up again in the stage `act`.
 
 use crate::answers::Answers;
+use crate::first_index::Hashed;
 use sluice_conntrack::CachedConn;
 use sluice_flow::PacketKey;
 use sluice_flow_cache::Hits;
@@ -36,8 +37,10 @@ pub(crate) struct Batch<'m, 'g> {
     pub packets: &'m mut PacketBatch,
     /// Written by the stage `parse`, or by `recirc`; actions patch them.
     pub keys: &'m mut [PacketKey; BATCH_MAX],
-    /// Hashes of the keys, for the lookup that is under way.
+    /// Hashes for the lookup that is under way.
     pub hashes: &'m mut [u64; BATCH_MAX],
+    /// What they are hashes of.
+    pub hashed: Hashed,
     /// The megaflow of each packet, after the lookup; `None` if the packet is in `missed`.
     pub hits: Hits<'g>,
 
@@ -120,6 +123,7 @@ impl BatchMemory {
             packets: &mut self.packets,
             keys: &mut self.keys,
             hashes: &mut self.hashes,
+            hashed: Hashed::Nothing,
             hits: [None; BATCH_MAX],
             missed: BatchMask::NONE,
             answers: &mut self.answers,

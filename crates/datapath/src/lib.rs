@@ -29,6 +29,7 @@ mod device_statuses;
 mod emc_insert;
 mod emc_recirc;
 mod execute;
+mod first_index;
 mod flow_log;
 mod flow_put;
 mod frequency;

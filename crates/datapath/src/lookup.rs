@@ -6,15 +6,18 @@ use crate::caches::{Caches, SMC_ENTRIES};
 use crate::context::Context;
 use crate::emc_insert::AdaptiveInsert;
 use crate::emc_recirc::{Candidates, EmcRecirc, Gate};
+use crate::first_index::Hashed;
 use crate::settings::Settings;
 use crate::stage_cycles::Stage;
 use sluice_fate::{Counter, Tally};
+use sluice_flow::PacketKey;
 use sluice_flow_cache::{
     Distributor, Emc, EmcUsage, FlowCounters, FlowDeleted, Hits, LookupBatch, LookupStage, Megaflow, Smc, Subtables,
-    key_hashes,
+    flow_hash, hashes_together, key_hash, key_hashes,
 };
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::isa::Kernel;
+use sluice_simd::vector_ops::TOGETHER;
 use sluice_simd::{HashKey, Isa, VectorOps};
 use sluice_sync::Slots;
 
@@ -103,15 +106,44 @@ impl Levels {
         }
     }
 
+    /// Whether a level in use finds by hash.
+    #[inline]
+    pub fn asks_by_hash(&self) -> bool {
+        let Arm { emc, smc, distributor, .. } = self.arm;
+        emc.is_some() || smc || distributor.is_some()
+    }
+
+    /// Whether the first cache in use comes from so far that it is better fetched while packets are still read.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        if self.arm.emc.is_some() { self.emc.is_far() } else { self.arm.smc && self.smc.is_far() }
+    }
+
+    /// Hashes the first `n` of some keys, and fetches the lines that the first cache in use will look them up in.
+    #[inline(always)]
+    pub fn prefetch<V: VectorOps>(&self, ops: V, keys: &[PacketKey; TOGETHER], n: usize, hashes: &mut [u64; TOGETHER]) {
+        hashes_together(ops, &self.secret, keys, n, hashes);
+        if self.arm.emc.is_some() {
+            self.emc.prefetch(&hashes[..n]);
+        } else if self.arm.smc {
+            self.smc.prefetch(&hashes[..n]);
+        }
+    }
+
     /// Asks each level in use about the packets that are still missing.
     #[inline(always)]
     fn ask<'g, V: VectorOps>(&mut self, ops: V, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
-        if emc.is_some() || smc || distributor.is_some() {
+        let is_prefetched = batch.hashed == Hashed::Keys;
+        if self.asks_by_hash() && !is_prefetched {
             key_hashes(ops, &self.secret, batch.keys, batch.packets.len(), batch.hashes);
         }
         let (keys, hashes, hits) = (&*batch.keys, &*batch.hashes, &mut batch.hits);
-        let pass = LookupBatch { keys, hashes, flows: context.flows, counters: context.counters, isa: self.isa };
+        debug_assert!(
+            !is_prefetched || (0..batch.packets.len()).all(|i| hashes[i] == key_hash(&self.secret, &keys[i]))
+        );
+        let (flows, counters) = (context.flows, context.counters);
+        let mut pass = LookupBatch { is_prefetched, ..LookupBatch::new(keys, hashes, flows, counters, self.isa) };
         let asked = batch.missed;
         let tally = &mut *context.tally;
         let mut after_emc = asked;
@@ -144,6 +176,7 @@ impl Levels {
                 batch.missed = after_emc;
                 return;
             }
+            pass.is_prefetched = false;
         }
         let mut after_smc = after_emc;
         if smc {
@@ -212,6 +245,11 @@ impl Levels {
             }
         }
         left
+    }
+
+    /// A hash of the flow to which a packet belongs under a mask.
+    pub fn flow_hash(&self, key: &PacketKey, mask: &PacketKey) -> u64 {
+        flow_hash(&self.secret, key, mask)
     }
 
     /// Indexes a megaflow that an upcall brought for packet `i` of the pass under way.

@@ -4,20 +4,33 @@ use crate::CaptureVerdict;
 use crate::batch::Batch;
 use crate::capture::Cause;
 use crate::context::Context;
+use crate::first_index::FirstIndex;
 use sluice_action::PortNo;
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, extract_with};
 use sluice_packet::{BATCH_MAX, PacketBatch};
 use sluice_simd::isa::Kernel;
+use sluice_simd::vector_ops::TOGETHER;
 use sluice_simd::{Isa, VectorOps};
 
 /// Packets ahead of the one being read whose first bytes are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
-/// Reads the keys of packets just received by a port. Packets that cannot be parsed are dropped with a reason.
+/// Reads the keys of packets just received by a port, and lets the index that is asked first know of them. Packets that cannot be
+/// parsed are dropped with a reason.
 #[inline]
-pub(crate) fn parse(port: &Metadata, isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
-    while let Err(at) = isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }) {
+pub(crate) fn parse(
+    port: &Metadata,
+    isa: Isa,
+    first: FirstIndex<'_>,
+    batch: &mut Batch<'_, '_>,
+    context: &mut Context<'_, '_>,
+) {
+    batch.hashed = first.hashed();
+    while let Err(at) = match first {
+        FirstIndex::None => isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }),
+        _ => read_and_fetch(isa, port, first, batch),
+    } {
         let packet = batch.packets.remove(at);
         if let Some(taps) = &mut context.taps {
             let cause = Cause { in_port: PortNo(port.in_port()), flow: None };
@@ -27,7 +40,7 @@ pub(crate) fn parse(port: &Metadata, isa: Isa, batch: &mut Batch<'_, '_>, contex
     }
 }
 
-/// [`read_keys`], compiled for each instruction set.
+/// Reads all keys, or says which packet has none; compiled for each instruction set.
 struct ReadKeys<'a> {
     packets: &'a PacketBatch,
     port: &'a Metadata,
@@ -39,24 +52,53 @@ impl Kernel for ReadKeys<'_> {
 
     #[inline(always)]
     fn run<V: VectorOps>(self, ops: V) -> Result<(), usize> {
-        read_keys(ops, self.packets, self.port, self.keys)
+        let ReadKeys { packets, port, keys } = self;
+        packets.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
+        for (i, (packet, key)) in packets.iter().zip(keys).enumerate() {
+            if let Some(ahead) = packets.get(i + PREFETCH_AHEAD) {
+                ahead.frame.prefetch();
+            }
+            extract_with(ops, packet.bytes(), port, key).map_err(|_| i)?;
+        }
+        Ok(())
     }
 }
 
-/// Reads all keys, or says which packet has none.
-#[inline(always)]
-fn read_keys<V: VectorOps>(
-    ops: V,
-    packets: &PacketBatch,
-    port: &Metadata,
-    keys: &mut [PacketKey; BATCH_MAX],
-) -> Result<(), usize> {
-    packets.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
-    for (i, (packet, key)) in packets.iter().zip(keys).enumerate() {
-        if let Some(ahead) = packets.get(i + PREFETCH_AHEAD) {
-            ahead.frame.prefetch();
+/// [`ReadKeys`], with the lines of what is asked first. A function of its own: batches that fetch none would pay for its
+/// registers.
+#[inline(never)]
+fn read_and_fetch(isa: Isa, port: &Metadata, first: FirstIndex<'_>, batch: &mut Batch<'_, '_>) -> Result<(), usize> {
+    isa.run(ReadAndFetch { packets: batch.packets, port, first, keys: batch.keys, hashes: batch.hashes })
+}
+
+struct ReadAndFetch<'a> {
+    packets: &'a PacketBatch,
+    port: &'a Metadata,
+    first: FirstIndex<'a>,
+    keys: &'a mut [PacketKey; BATCH_MAX],
+    hashes: &'a mut [u64; BATCH_MAX],
+}
+
+impl Kernel for ReadAndFetch<'_> {
+    type Output = Result<(), usize>;
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> Result<(), usize> {
+        let ReadAndFetch { packets, port, first, keys, hashes } = self;
+        packets.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
+        let (keys, _) = keys.as_chunks_mut::<TOGETHER>();
+        let (hashes, _) = hashes.as_chunks_mut::<TOGETHER>();
+        for (at, (keys, hashes)) in keys.iter_mut().zip(hashes).take(packets.len().div_ceil(TOGETHER)).enumerate() {
+            let begin = at * TOGETHER;
+            let together = &packets[begin..packets.len().min(begin + TOGETHER)];
+            for (i, (packet, key)) in together.iter().zip(keys.iter_mut()).enumerate() {
+                if let Some(ahead) = packets.get(begin + i + PREFETCH_AHEAD) {
+                    ahead.frame.prefetch();
+                }
+                extract_with(ops, packet.bytes(), port, key).map_err(|_| begin + i)?;
+            }
+            first.prefetch(ops, keys, together.len(), hashes);
         }
-        extract_with(ops, packet.bytes(), port, key).map_err(|_| i)?;
+        Ok(())
     }
-    Ok(())
 }

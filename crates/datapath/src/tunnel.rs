@@ -32,10 +32,10 @@ pub(crate) fn push(
     push: &TunnelPush,
     sequence: &mut u32,
     action_context: &mut ActionContext<'_>,
-    context: &Context<'_, '_>,
+    context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
     action_context.renew_key(context.vlan_limit)?;
-    push_header(push, sequence, &mut action_context.packet, action_context.key, context.now_ms)?;
+    push_header(push, sequence, &mut action_context.packet, action_context.key, context)?;
     action_context.pushed_tags = 0;
     action_context.conn.forget();
     // Most packets leave now: who needs the key of the outer packet extracts it.
@@ -51,18 +51,33 @@ fn push_header(
     sequence: &mut u32,
     packet: &mut Packet,
     key: &PacketKey,
-    now_ms: u64,
+    context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
     let size = push.header.growth() as u16;
-    packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
+    if packet.frame.push_front(size).is_err() {
+        make_headroom(packet, size, context)?;
+        packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
+    }
     let per_packet = PerPacket {
         source_port: source_port(five_tuple(key, 0)),
         sequence: *sequence,
-        timestamp: (now_ms * TIMESTAMPS_PER_MS) as u32,
+        timestamp: (context.now_ms * TIMESTAMPS_PER_MS) as u32,
     };
     *sequence = sequence.wrapping_add(1);
     push.header.complete(packet.bytes_mut(), per_packet).map_err(|_| DropReason::TxOversize)?;
     packet.rss_hash = 0;
+    Ok(())
+}
+
+/// Puts a packet into a buffer that has room for a long header, as one with many options is.
+#[cold]
+fn make_headroom(packet: &mut Packet, size: u16, context: &mut Context<'_, '_>) -> Result<(), DropReason> {
+    let copy = context.buffers.copy_behind(packet, size)?;
+    if let Some(taps) = &mut context.taps {
+        taps.copied(packet, &copy);
+    }
+    let old = std::mem::replace(packet, copy);
+    context.buffers.give_frame(old.frame);
     Ok(())
 }
 
@@ -86,7 +101,7 @@ pub(crate) fn send_batch(
     for (i, (packet, key)) in batch.packets.iter_mut().zip(batch.keys.iter()).enumerate() {
         let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
         ports.push(tx.slot(port));
-        if let Err(reason) = push_header(push, sequence, packet, key, context.now_ms) {
+        if let Err(reason) = push_header(push, sequence, packet, key, context) {
             failed.push((i, reason));
         }
     }

@@ -90,12 +90,13 @@ impl Upcalls {
         let fate = self.tables.translate(&Miss { key, bytes: batch.packets[i].bytes(), now_ms: context.now_ms });
         let translated = tsc::now();
         let mut installed = None;
-        match fate {
+        // Matched by reference: moving the translation would copy its mask, a key of eight lines.
+        match &fate {
             Fate::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
                 let may_install = translation.cacheable && !later.has_follower(&translation.mask, key);
-                if may_install && self.is_due(i, &translation, batch, context) {
-                    installed = self.install(key, &translation, context);
+                if may_install && self.is_due(i, translation, levels, batch, context) {
+                    installed = self.install(key, translation, context);
                 }
                 if let Some(flow) = installed {
                     levels.insert(i, batch, flow);
@@ -103,12 +104,13 @@ impl Upcalls {
                 }
                 let alone = installed.is_some() || !translation.cacheable;
                 let shared = (!alone).then(|| Box::new(MegaflowMatch::new(translation.mask, key)));
-                let Translation { actions, no_output, xcache, .. } = translation;
+                let (actions, xcache) = (translation.actions.clone(), translation.xcache.clone());
+                let no_output = translation.no_output;
                 batch.answers.push(i, Answer::Follow(Followed { actions, no_output, xcache, shared }));
             }
             Fate::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;
-                batch.answers.push(i, Answer::Lost(reason));
+                batch.answers.push(i, Answer::Lost(*reason));
             }
             Fate::Busy => {
                 later.block();
@@ -127,6 +129,7 @@ impl Upcalls {
         &mut self,
         i: usize,
         translation: &Translation,
+        levels: &Levels,
         batch: &Batch<'_, '_>,
         context: &mut Context<'_, '_>,
     ) -> bool {
@@ -136,7 +139,7 @@ impl Upcalls {
         let key = &batch.keys[i];
         let is_same = |j: &usize| *j > i && agree_under(&translation.mask, key, &batch.keys[*j]);
         let packets = || 1 + batch.missed.filter(is_same).count();
-        let hash = context.table.flow_hash(key, &translation.mask);
+        let hash = levels.flow_hash(key, &translation.mask);
         let installs = self.misses.installs(hash, packets, context.now_ms);
         let counter = match installs.decision {
             Decision::Install => Counter::GovernedSetups,

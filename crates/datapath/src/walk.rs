@@ -14,6 +14,7 @@ use crate::command::PacketOut;
 use crate::compose::Composer;
 use crate::context::Context;
 use crate::execute::Executor;
+use crate::first_index::{FirstIndex, Hashed};
 use crate::lookup::Levels;
 use crate::parse::parse;
 use crate::progress::Activity;
@@ -40,7 +41,8 @@ impl Walk {
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
     #[inline]
     pub fn process<'g>(&mut self, port: &Metadata, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
-        parse(port, self.levels.isa(), batch, context);
+        let first = FirstIndex::of(&self.composer, &self.levels);
+        parse(port, self.levels.isa(), first, batch, context);
         context.clock.mark(Stage::Parse);
         batch.begin_received();
         if self.pass(batch, context) {
@@ -113,6 +115,7 @@ impl Walk {
             self.composer.replay(batch, context);
         }
         context.clock.progress().enter(Activity::Act);
+        batch.hashed = Hashed::Nothing;
         let again = act(self.levels.isa(), &mut self.executor, &mut self.composer, batch, context);
         context.clock.mark(Stage::Act);
         again

@@ -331,6 +331,9 @@ proptest! {
             (0, 8, false, None, 32, 32),
             (1, 8, false, None, 32, 32),
             (1, 8192, false, None, 32, 32),
+            // So large that its lines are fetched while headers are read.
+            (1, 1 << 16, false, None, 32, 13),
+            (3, 1 << 16, true, None, 7, 32),
             (3, 64, true, None, 7, 32),
             (1, 8, true, None, 1, 32),
             (0, 8, true, None, 32, 5),

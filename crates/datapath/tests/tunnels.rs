@@ -239,6 +239,25 @@ fn batches_in_place_are_what_packets_one_by_one_are() {
     }
 }
 
+/// A buffer has 128 free bytes in front of a received packet; a header with all options that fit takes more than 300.
+#[test]
+fn a_header_that_is_longer_than_the_headroom_is_pushed() {
+    let long = [1, 2].map(|kind| option(OptionKind { kind, length: 120, ..KNOWN }));
+    let size = header(&long).bytes().len();
+    assert!(size > 290, "{size}");
+    for in_front in [None, Some(Action::CtClear)] {
+        let header = header(&long);
+        let push = Action::TunnelPush(Arc::new(TunnelPush { backend: BACKEND, header, out_port: PortNo(100) }));
+        let list: Vec<Action> = in_front.into_iter().chain([push, Action::Output(PortNo(2))]).collect();
+        let (datapath, feed, sent) = datapath(move |_| list.clone());
+        let frames: Vec<Vec<u8>> = (0..100).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], i, 2, 3)).collect();
+        run(&datapath, &feed, &frames);
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent.iter().map(|packet| packet[size..].to_vec()).collect::<Vec<_>>(), frames);
+        assert_eq!(datapath.totals().dropped(DropReason::NoHeadroom), 0);
+    }
+}
+
 #[test]
 fn a_loop_through_tunnels_ends() {
     let (datapath, feed, sent) = datapath(|_| vec![push(), pop()]);

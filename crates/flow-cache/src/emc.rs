@@ -200,6 +200,23 @@ impl Emc {
         self.sweep_left -= n;
     }
 
+    /// Whether its buckets come from so far that they are better prefetched while packets are still read.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.buckets.len() >= PREFETCH_FROM
+    }
+
+    /// Prefetches what a lookup of these hashes reads first.
+    #[inline(always)]
+    pub fn prefetch(&self, hashes: &[u64]) {
+        for hash in hashes {
+            // There is none while it is off.
+            if let Some(bucket) = self.buckets.get(self.at(*hash)) {
+                prefetch::read(bucket);
+            }
+        }
+    }
+
     #[inline(always)]
     fn at(&self, hash: u64) -> usize {
         hash as usize & self.buckets.len().wrapping_sub(1)
@@ -218,7 +235,7 @@ impl LookupStage for Emc {
         if !self.is_on() {
             return miss;
         }
-        if self.buckets.len() >= PREFETCH_FROM {
+        if !batch.is_prefetched && self.is_far() {
             miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(batch.hashes[i])]));
         }
         // What the loop reads stays in registers: through `self` it would be loaded again after each hit.

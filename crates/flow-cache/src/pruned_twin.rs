@@ -1,7 +1,7 @@
 //! Subtables with pruning compared with subtables without: both must find the same. Many masks of every shape, few
 //! values in every field, megaflows that come and go, late notices, ids used again.
 
-use crate::{FlowDeleted, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
+use crate::{FlowDeleted, Hits, Installed, LookupBatch, MegaflowTable, SearchPart, Subtables};
 use proptest::prelude::*;
 use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
 use sluice_fate::DropReason;
@@ -102,7 +102,7 @@ fn compare(table: &MegaflowTable, side: &mut crate::PmdSide, both: [&mut Subtabl
     let guard = side.reader.pin();
     let flows = table.read(&guard);
     let look = |subtables: &mut Subtables, isa: Isa| {
-        let lookup = LookupBatch { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa };
+        let lookup = LookupBatch::new(&keys, &[0; BATCH_MAX], flows, &side.counters, isa);
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let left = subtables.lookup(&lookup, BatchMask::first(batch.len()), &mut hits);
         for (i, hit) in hits.iter().enumerate().take(batch.len()) {
@@ -116,6 +116,11 @@ fn compare(table: &MegaflowTable, side: &mut crate::PmdSide, both: [&mut Subtabl
     for isa in Isa::available() {
         assert_eq!(look(pruned, isa), want, "what pruning leaves out cannot match, {isa:?}");
     }
+    let lookup = LookupBatch::new(&keys, &[0; BATCH_MAX], flows, &side.counters, Isa::best());
+    let all = BatchMask::first(batch.len());
+    let (left, record) = plain.search_and_record(&lookup, all, &mut [None; BATCH_MAX]);
+    assert_eq!(left, want, "a search finds the same if it is recorded");
+    [SearchPart::Hash, SearchPart::Probe].into_iter().for_each(|part| plain.repeat(&lookup, all, &record, part));
     batch.len() - want.len()
 }
 

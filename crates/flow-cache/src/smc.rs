@@ -179,6 +179,24 @@ impl Smc {
         bucket.set(way, signature, id.0);
     }
 
+    /// Whether its buckets come from so far that they are better prefetched while packets are still read.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.fill.mask() >= AHEAD_FROM
+    }
+
+    /// Prefetches what a lookup of these hashes reads first.
+    #[inline(always)]
+    pub fn prefetch(&self, hashes: &[u64]) {
+        let (buckets, mask) = (&self.buckets[..], self.fill.mask());
+        for hash in hashes {
+            // There is none while it is off.
+            if let Some(bucket) = buckets.get(*hash as usize & mask) {
+                prefetch::read(bucket);
+            }
+        }
+    }
+
     #[inline(always)]
     fn at(&self, hash: u64) -> usize {
         hash as usize & self.fill.mask()
@@ -209,10 +227,10 @@ impl LookupStage for Smc {
         // What the loops read stays in registers: through `self` it would be loaded again after each hit.
         let LookupBatch { keys, hashes, flows, .. } = *batch;
         let (buckets, mask) = (&self.buckets[..], self.fill.mask());
-        if mask >= AHEAD_FROM {
-            miss.into_iter().for_each(|i| prefetch::read(&buckets[hashes[i] as usize & mask]));
+        if !batch.is_prefetched {
+            self.fetch_buckets(hashes, miss);
         }
-        if mask >= AHEAD_FROM && self.highest >= RECORDS_AHEAD_FROM {
+        if self.fetches_records() {
             return self.lookup_ahead(ops, batch, miss, hits);
         }
         let mut found = 0;
@@ -248,19 +266,10 @@ impl Smc {
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
-        let LookupBatch { keys, hashes, flows, counters, .. } = *batch;
+        let LookupBatch { keys, hashes, flows, .. } = *batch;
         let (buckets, mask) = (&self.buckets[..], self.fill.mask());
         let mut ids = [0; BATCH_MAX];
-        let mut named = BatchMask::NONE;
-        for i in miss {
-            let bucket = &buckets[hashes[i] as usize & mask];
-            let same = bucket.matching_with(ops, signature_of(hashes[i]));
-            // Without a match some record is fetched needlessly; a branch could not be predicted.
-            ids[i] = bucket.id(first_way(same));
-            flows.prefetch(ids[i]);
-            counters.prefetch(FlowId(ids[i]));
-            named.0 |= u32::from(same != 0) << i;
-        }
+        let named = self.name_records::<V, true>(ops, batch, miss, &mut ids);
         let mut found = 0;
         for i in named {
             if let Some(flow) = flows.get(ids[i])
@@ -278,6 +287,70 @@ impl Smc {
             }
         }
         BatchMask(miss.0 & !found)
+    }
+}
+
+impl Smc {
+    /// Writes the ids that the first matching signatures of the packets of `miss` name, and returns the packets that have
+    /// one. Prefetches the records and counters if `AHEAD`.
+    #[inline(always)]
+    fn name_records<V: VectorOps, const AHEAD: bool>(
+        &self,
+        ops: V,
+        batch: &LookupBatch<'_, '_>,
+        miss: BatchMask,
+        ids: &mut [u32; BATCH_MAX],
+    ) -> BatchMask {
+        let LookupBatch { hashes, flows, counters, .. } = *batch;
+        let (buckets, mask) = (&self.buckets[..], self.fill.mask());
+        let mut named = BatchMask::NONE;
+        for i in miss {
+            let bucket = &buckets[hashes[i] as usize & mask];
+            let same = bucket.matching_with(ops, signature_of(hashes[i]));
+            // Without a match some record is fetched needlessly; a branch could not be predicted.
+            ids[i] = bucket.id(first_way(same));
+            if AHEAD {
+                flows.prefetch(ids[i]);
+                counters.prefetch(FlowId(ids[i]));
+            }
+            named.0 |= u32::from(same != 0) << i;
+        }
+        named
+    }
+
+    /// A lookup that ends before any record is compared, for measurements: writes the ids to compare with, and returns
+    /// the packets that have one.
+    #[inline(always)]
+    pub fn probe<V: VectorOps>(
+        &self,
+        ops: V,
+        batch: &LookupBatch<'_, '_>,
+        miss: BatchMask,
+        ids: &mut [u32; BATCH_MAX],
+    ) -> BatchMask {
+        if !self.is_on() {
+            return BatchMask::NONE;
+        }
+        self.fetch_buckets(batch.hashes, miss);
+        if self.fetches_records() {
+            return self.name_records::<V, true>(ops, batch, miss, ids);
+        }
+        self.name_records::<V, false>(ops, batch, miss, ids)
+    }
+
+    /// Prefetches the buckets of the packets of `miss`, if they are many.
+    #[inline(always)]
+    fn fetch_buckets(&self, hashes: &[u64; BATCH_MAX], miss: BatchMask) {
+        let (buckets, mask) = (&self.buckets[..], self.fill.mask());
+        if self.is_far() {
+            miss.into_iter().for_each(|i| prefetch::read(&buckets[hashes[i] as usize & mask]));
+        }
+    }
+
+    /// Whether records are prefetched too.
+    #[inline(always)]
+    fn fetches_records(&self) -> bool {
+        self.is_far() && self.highest >= RECORDS_AHEAD_FROM
     }
 }
 

@@ -20,6 +20,22 @@ pub struct LookupBatch<'a, 'g> {
     pub counters: &'a FlowCounters,
     /// The vector instructions to use.
     pub isa: Isa,
+    /// The lines that the first cache reads are on their way.
+    pub is_prefetched: bool,
+}
+
+impl<'a, 'g> LookupBatch<'a, 'g> {
+    /// A batch of which nothing is prefetched yet.
+    #[inline(always)]
+    pub fn new(
+        keys: &'a [PacketKey; BATCH_MAX],
+        hashes: &'a [u64; BATCH_MAX],
+        flows: Slots<'g, Megaflow>,
+        counters: &'a FlowCounters,
+        isa: Isa,
+    ) -> Self {
+        LookupBatch { keys, hashes, flows, counters, isa, is_prefetched: false }
+    }
 }
 
 /// The megaflows found, in arrival order.
@@ -56,6 +72,27 @@ pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
     hash::finish(sum)
 }
 
+/// A hash of the flow to which `key` belongs under `mask`: the same for all its packets, all 64 bits well distributed.
+///
+/// Costs what the lines cost in which the masked key has bits: for IPv4 that is one.
+pub fn flow_hash(secret: &HashKey, key: &PacketKey, mask: &PacketKey) -> u64 {
+    let mut first = compare::words(&key.lines[0].and(&mask.lines[0]).0);
+    first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
+    let mut sum = secret.line(0, &first);
+    let both = presence(key) & presence(mask);
+    for i in 1..layout::PACKET_LINES {
+        if both >> i & 1 == 0 {
+            continue;
+        }
+        // A packet that has no such line belongs to the same flow as one whose line is zero under the mask.
+        let line = key.lines[i].and(&mask.lines[i]);
+        if !line.is_zero() {
+            sum = sum.wrapping_add(secret.line(i, &compare::words(&line.0)));
+        }
+    }
+    hash::finish(sum)
+}
+
 /// The further lines that count. A line that a key does not have adds nothing.
 /// Of a tunnel's options the first line alone: packets that differ behind its 60 bytes share an entry.
 const FURTHER_LINES: [usize; 3] = [layout::IPV6_SRC.line(), layout::TUN_ID.line(), layout::OPTIONS_LINE];
@@ -80,16 +117,38 @@ pub fn key_hashes<V: VectorOps>(
     n: usize,
     hashes: &mut [u64; BATCH_MAX],
 ) {
-    let mut all = 0;
-    for key in &keys[..n] {
-        all |= presence(key);
-    }
     // Few batches have further lines, and the others need not ask about each packet.
-    if all & FURTHER == 0 {
+    if further_lines(&keys[..n]) == 0 {
         hashes_of_lines::<V, false>(ops, secret, keys, n, hashes);
     } else {
         hashes_of_lines::<V, true>(ops, secret, keys, n, hashes);
     }
+}
+
+/// [`key_hashes`] of as many keys as are hashed together, of which the first `n` count.
+#[inline(always)]
+pub fn hashes_together<V: VectorOps>(
+    ops: V,
+    secret: &HashKey,
+    keys: &[PacketKey; TOGETHER],
+    n: usize,
+    hashes: &mut [u64; TOGETHER],
+) {
+    if further_lines(&keys[..n]) == 0 {
+        hashes_of_some::<V, false>(ops, secret, keys, n, hashes);
+    } else {
+        hashes_of_some::<V, true>(ops, secret, keys, n, hashes);
+    }
+}
+
+/// The further lines that some key has.
+#[inline(always)]
+fn further_lines(keys: &[PacketKey]) -> u8 {
+    let mut all = 0;
+    for key in keys {
+        all |= presence(key);
+    }
+    all & FURTHER
 }
 
 /// [`key_hashes`]; of line 0 only if the keys have no other line that counts.
@@ -102,25 +161,35 @@ fn hashes_of_lines<V: VectorOps, const HAS_FURTHER: bool>(
     hashes: &mut [u64; BATCH_MAX],
 ) {
     // Plain loops: an iterator's closures would be functions of their own, not compiled for the instruction set.
-    let (keys_together, _) = keys.as_chunks::<TOGETHER>();
-    let (hashes_together, _) = hashes.as_chunks_mut::<TOGETHER>();
+    let (keys, _) = keys.as_chunks::<TOGETHER>();
+    let (hashes, _) = hashes.as_chunks_mut::<TOGETHER>();
     for at in 0..n.div_ceil(TOGETHER).min(BATCH_MAX / TOGETHER) {
-        let keys = &keys_together[at];
-        if HAS_FURTHER && n - at * TOGETHER < FEW {
-            for i in 0..n - at * TOGETHER {
-                hashes_together[at][i] = key_hash(secret, &keys[i]);
-            }
-            break;
+        hashes_of_some::<V, HAS_FURTHER>(ops, secret, &keys[at], n - at * TOGETHER, &mut hashes[at]);
+    }
+}
+
+#[inline(always)]
+fn hashes_of_some<V: VectorOps, const HAS_FURTHER: bool>(
+    ops: V,
+    secret: &HashKey,
+    keys: &[PacketKey; TOGETHER],
+    n: usize,
+    hashes: &mut [u64; TOGETHER],
+) {
+    if HAS_FURTHER && n < FEW {
+        for i in 0..n {
+            hashes[i] = key_hash(secret, &keys[i]);
         }
-        let mut sums = ops.sums(secret.addends_of_line(0), lines_of(keys, 0));
-        if HAS_FURTHER {
-            for line in FURTHER_LINES {
-                add_line(ops, secret, keys, line, &mut sums);
-            }
+        return;
+    }
+    let mut sums = ops.sums(secret.addends_of_line(0), lines_of(keys, 0));
+    if HAS_FURTHER {
+        for line in FURTHER_LINES {
+            add_line(ops, secret, keys, line, &mut sums);
         }
-        for i in 0..TOGETHER {
-            hashes_together[at][i] = hash::finish(sums[i]);
-        }
+    }
+    for i in 0..TOGETHER {
+        hashes[i] = hash::finish(sums[i]);
     }
 }
 
@@ -161,6 +230,9 @@ fn add_line<V: VectorOps>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use sluice_action::agree_under;
+    use sluice_flow::Line;
     use sluice_simd::isa::Kernel;
 
     /// [`key_hashes`] of a batch.
@@ -199,6 +271,26 @@ mod tests {
                 isa.run(Hash(&keys, n, &mut hashes));
                 assert_eq!(hashes[..n], want[..n], "{isa:?}, {n} keys, IPv6 at {v6_at}");
             }
+        }
+    }
+
+    /// A key or a mask: line 0 with one of two values, and some further lines, which may be zero.
+    fn some_lines() -> impl Strategy<Value = PacketKey> {
+        (0..2u8, prop::collection::vec((1..layout::PACKET_LINES, 0..3u8), 0..4)).prop_map(|(first, further)| {
+            let mut key = PacketKey::ZERO;
+            key.set(layout::NW_SRC, &[10, 0, 0, first]);
+            for (i, byte) in further {
+                key.put_line(i, Line([byte; LINE_SIZE]));
+            }
+            key
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn packets_of_one_flow_have_one_hash(a in some_lines(), b in some_lines(), mask in some_lines()) {
+            let hash = |key| flow_hash(&HashKey::from_seed(5), key, &mask);
+            prop_assert_eq!(hash(&a) == hash(&b), agree_under(&mask, &a, &b));
         }
     }
 

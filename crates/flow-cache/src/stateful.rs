@@ -263,7 +263,7 @@ impl World {
         let Levels { side, emc, smc, distributor, subtables, asked, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
-        let lookup = LookupBatch { keys: &keys, hashes: &hashes, flows, counters: &side.counters, isa: self.isa };
+        let lookup = LookupBatch::new(&keys, &hashes, flows, &side.counters, self.isa);
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);

@@ -173,19 +173,33 @@ impl Subtable {
         hits: &mut Hits<'g>,
     ) -> BatchMask {
         let mut tags = [0; BATCH_MAX];
+        self.tags_of_batch(ops, columns, batch, miss, &mut tags);
+        let perhaps = self.may_hold(ops, miss, &tags);
+        let found = self.verify(ops, batch, perhaps, &tags, hits);
+        self.hits += found.len() as u64;
+        BatchMask(miss.0 & !found.0)
+    }
+
+    /// Writes the tags of the packets of `miss`: the first part of [`Subtable::lookup`].
+    #[inline(always)]
+    pub fn tags_of_batch<V: VectorOps>(
+        &self,
+        ops: V,
+        columns: &BatchColumns,
+        batch: &LookupBatch<'_, '_>,
+        miss: BatchMask,
+        tags: &mut [u32; BATCH_MAX],
+    ) {
         // One loop for each number of words, so that the words stay in registers.
         match (self.n_first, self.further.is_empty()) {
-            (0, true) => self.tags::<0, V>(ops, columns, batch, miss, &mut tags),
-            (1, true) => self.tags::<1, V>(ops, columns, batch, miss, &mut tags),
-            (2, true) => self.tags::<2, V>(ops, columns, batch, miss, &mut tags),
-            (3, true) => self.tags::<3, V>(ops, columns, batch, miss, &mut tags),
-            (4, true) => self.tags::<4, V>(ops, columns, batch, miss, &mut tags),
-            (5, true) => self.tags::<5, V>(ops, columns, batch, miss, &mut tags),
-            _ => self.tags_of_all(batch, miss, &mut tags),
+            (0, true) => self.tags::<0, V>(ops, columns, batch, miss, tags),
+            (1, true) => self.tags::<1, V>(ops, columns, batch, miss, tags),
+            (2, true) => self.tags::<2, V>(ops, columns, batch, miss, tags),
+            (3, true) => self.tags::<3, V>(ops, columns, batch, miss, tags),
+            (4, true) => self.tags::<4, V>(ops, columns, batch, miss, tags),
+            (5, true) => self.tags::<5, V>(ops, columns, batch, miss, tags),
+            _ => self.tags_of_all(batch, miss, tags),
         }
-        let left = self.lookup_tags(ops, batch, miss, &tags, hits);
-        self.hits += (miss.len() - left.len()) as u64;
-        left
     }
 
     /// The tags of the packets of `miss`, whose masks have bits in `N` words of line 0 alone.
@@ -223,16 +237,9 @@ impl Subtable {
         miss.into_iter().for_each(|i| tags[i] = self.tag_of(&batch.keys[i]));
     }
 
-    /// Looks up the packets of `miss` by their tags.
+    /// The packets of `miss` whose tags the index may hold: the second part of [`Subtable::lookup`].
     #[inline(always)]
-    fn lookup_tags<'g, V: VectorOps>(
-        &self,
-        ops: V,
-        batch: &LookupBatch<'_, 'g>,
-        miss: BatchMask,
-        tags: &[u32; BATCH_MAX],
-        hits: &mut Hits<'g>,
-    ) -> BatchMask {
+    pub fn may_hold<V: VectorOps>(&self, ops: V, miss: BatchMask, tags: &[u32; BATCH_MAX]) -> BatchMask {
         if self.index.is_large() {
             for i in miss {
                 self.index.prefetch(tags[i]);
@@ -242,8 +249,22 @@ impl Subtable {
         for i in miss {
             perhaps |= u32::from(self.index.may_hold_with(ops, tags[i])) << i;
         }
+        BatchMask(perhaps)
+    }
+
+    /// Compares the packets of `perhaps` with the records of their tags: the last part of [`Subtable::lookup`]. Writes
+    /// `hits` and returns the packets that match.
+    #[inline(always)]
+    fn verify<'g, V: VectorOps>(
+        &self,
+        ops: V,
+        batch: &LookupBatch<'_, 'g>,
+        perhaps: BatchMask,
+        tags: &[u32; BATCH_MAX],
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         let mut found = 0;
-        for i in BatchMask(perhaps) {
+        for i in perhaps {
             let key = &batch.keys[i];
             // The first slot is nearly always right: otherwise two megaflows have one tag.
             let hit = match self.index.first_id_with(ops, tags[i]) {
@@ -259,7 +280,7 @@ impl Subtable {
                 found |= 1 << i;
             }
         }
-        BatchMask(miss.0 & !found)
+        BatchMask(found)
     }
 
     /// Looks up a packet in all slots of its tag.

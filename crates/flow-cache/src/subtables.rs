@@ -7,6 +7,7 @@
 
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
+use crate::tuple_space::parts::{SearchPart, SearchRecord};
 use crate::tuple_space::{SearchState, SubtableSearch, TupleSpace};
 use crate::{FlowCounters, FlowDeleted, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
@@ -230,6 +231,35 @@ impl Subtables {
         self.n_gone
     }
 
+    /// Searches as [`Subtables::lookup`] does without pruning, and records which subtables it asked: for measurements.
+    pub fn search_and_record<'g>(
+        &mut self,
+        batch: &LookupBatch<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> (BatchMask, SearchRecord) {
+        let mut record = SearchRecord::default();
+        let left = self.by_table(batch, miss, |table, _, same| {
+            let (left, asked) = table.search_and_record(batch, same, hits);
+            record.0.push(asked);
+            left
+        });
+        (left, record)
+    }
+
+    /// Repeats a recorded search of the same packets up to a part: for measurements. The subtables must not have changed
+    /// meanwhile, or other ones are asked.
+    #[inline]
+    pub fn repeat(&mut self, batch: &LookupBatch<'_, '_>, miss: BatchMask, record: &SearchRecord, part: SearchPart) {
+        let mut recorded = record.0.iter();
+        self.by_table(batch, miss, |table, state, same| {
+            if let Some(asked) = recorded.next() {
+                table.repeat(batch, &mut state.columns, same, asked, part);
+            }
+            same
+        });
+    }
+
     /// Calls `look` for each (in_port, recirc_id) with its packets of `miss`. Both return the packets that still miss.
     #[inline(always)]
     fn by_table(
@@ -307,8 +337,7 @@ mod tests {
         let mut probes = |subtable: u8, now_ms| {
             let (mut keys, mut hits) = ([PacketKey::ZERO; BATCH_MAX], [None; BATCH_MAX]);
             keys[0] = key(subtable);
-            let batch =
-                LookupBatch { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa: Isa::best() };
+            let batch = LookupBatch::new(&keys, &[0; BATCH_MAX], flows, &side.counters, Isa::best());
             assert!(subtables.lookup(&batch, BatchMask::first(1), &mut hits).is_empty());
             subtables.maintain(now_ms);
             subtables.take_probes()

@@ -1,12 +1,16 @@
 //! The shared megaflow records: installation, removal, statistics.
 //!
 //! Lookups read the arena under a guard and take no lock. Upcalls install, the revalidator removes and control threads
-//! read under one lock, of which control threads hold a bounded piece of their work at a time. Removing a megaflow is one store that makes its record dead. Each PMD removes it from its
-//! subtables when it reads the notice; the record is dropped when no guard can see it any more.
+//! read under one lock, of which control threads hold a bounded piece of their work at a time. Removing a megaflow is one
+//! store that makes its record dead. Each PMD removes it from its subtables when it reads the notice; the record is dropped
+//! when no guard can see it any more.
 
 mod put;
+mod store;
+mod view;
 
 pub use put::PutError;
+pub use view::{FlowView, ufid};
 
 use crate::counters::{FlowCounters, add_up};
 use crate::footprint::Footprint;
@@ -17,13 +21,10 @@ use crate::quota::Quotas;
 use crate::record::{FlowMatch, NewFlow};
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
-use sluice_action::{
-    AffectedFlow, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation,
-    XcacheHandle,
-};
+use sluice_action::{FlowId, FlowMemory, FlowStats, Translation, XcacheHandle};
 use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
-use sluice_simd::{HashKey, compare, hash};
+use sluice_simd::HashKey;
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, PriorityMutex, Reader, Slots};
 use std::io;
 use std::sync::Arc;
@@ -68,10 +69,6 @@ struct RemovedRecord {
     lineage: Option<Arc<Lineage>>,
 }
 
-/// Megaflows whose memory [`MegaflowStore::make_room`] prepares in advance: 28 MiB with one PMD. Without it, installing
-/// a megaflow waited 1 µs of 3.7 for the kernel to clear pages (2026-11-20).
-const AHEAD: usize = 1 << 17;
-
 /// Megaflows for which the index has room from the start, in pages that are provided when first written: moving it to
 /// grow would hold up a PMD for milliseconds.
 const NEVER_MOVES: usize = 1 << 20;
@@ -103,9 +100,6 @@ pub const NOTICES_MAX: usize = 1 << 18;
 
 /// Records that are reclaimed while the index is locked, at most: some 10 µs.
 const RECLAIMED_AT_ONCE: usize = 16;
-
-/// Fresh ids that are taken while the index is locked, at most.
-const FRESH_AT_ONCE: usize = 1024;
 
 /// The smallest page.
 const PAGE: usize = 4096;
@@ -156,23 +150,6 @@ pub enum Installed {
     Full,
     /// The port is at its quota of masks or megaflows: nothing was installed.
     OverQuota,
-}
-
-/// A megaflow as control threads see it.
-#[derive(Clone, Debug)]
-pub struct FlowView {
-    /// Its name.
-    pub id: FlowId,
-    /// Its number among all megaflows ever installed.
-    pub serial: u64,
-    /// Its match.
-    pub matched: MegaflowMatch,
-    /// Its translation.
-    pub translation: Translation,
-    /// The statistics of each PMD: `None` if its subtables never had the megaflow.
-    pub per_pmd: Vec<Option<FlowStats>>,
-    /// The sum over PMDs.
-    pub stats: FlowStats,
 }
 
 impl MegaflowTable {
@@ -262,17 +239,6 @@ impl MegaflowTable {
     #[inline]
     pub fn read<'g>(&'g self, guard: &'g Guard<'_>) -> Slots<'g, Megaflow> {
         self.arena.read(guard)
-    }
-
-    /// A hash of the megaflow to which `key` belongs under `mask`: the same for all its packets.
-    pub fn flow_hash(&self, key: &PacketKey, mask: &PacketKey) -> u64 {
-        let line = |i: usize| compare::words(&key.line(i).and(mask.line(i)).0);
-        let mut first = line(0);
-        first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
-        let further = (1..layout::PACKET_LINES).filter(|&i| !mask.line(i).is_zero());
-        hash::finish(
-            further.fold(self.secret.line(0, &first), |sum, i| sum.wrapping_add(self.secret.line(i, &line(i)))),
-        )
     }
 
     /// Installs the megaflow of `key` under a translation's mask. `is_current` is called with the table locked, and
@@ -409,59 +375,6 @@ impl MegaflowTable {
         Installed::New(id)
     }
 
-    /// Calls `visit` for every megaflow.
-    pub fn for_each_view(&self, mut visit: impl FnMut(FlowView)) {
-        let pmds = self.counters();
-        self.for_each_record(|flow, _| visit(view(flow, &pmds)));
-    }
-
-    /// The names of all megaflows, in the order in which they were installed: a serial number and an id each. They take a
-    /// small part of the memory of [`FlowView`]s, which [`MegaflowTable::views`] makes of some at a time.
-    pub fn names(&self) -> Vec<(u64, FlowId)> {
-        let mut all = Vec::new();
-        self.for_each_record(|flow, _| all.push((flow.serial(), flow.id())));
-        all.sort_unstable();
-        all
-    }
-
-    /// The megaflows of these names. Those that have gone are left out.
-    pub fn views(&self, names: &[(u64, FlowId)]) -> Vec<FlowView> {
-        let pmds = self.counters();
-        let mut reader = Epochs::register(&self.epochs);
-        let guard = reader.pin();
-        let records = self.arena.read(&guard);
-        let is_same = |serial: u64| move |(flow, _): &(&Megaflow, bool)| flow.serial() == serial;
-        let found = names.iter().filter_map(|(serial, id)| records.get_any(id.0).filter(is_same(*serial)));
-        found.map(|(flow, _)| view(flow, &pmds)).collect()
-    }
-
-    /// The `n` megaflows that were installed first, in that order, and the number of all. Costs little for the others.
-    pub fn oldest(&self, n: usize) -> (Vec<FlowView>, usize) {
-        let mut all = Vec::new();
-        self.for_each_record(|flow, _| all.push((flow.serial(), flow.id())));
-        let count = all.len();
-        if n < count {
-            all.select_nth_unstable(n);
-            all.truncate(n);
-        }
-        all.sort_unstable();
-        (self.views(&all), count)
-    }
-
-    /// Calls `visit` for every megaflow that is live or suspended.
-    fn for_each_record(&self, mut visit: impl FnMut(&Megaflow, bool)) {
-        let mut reader = Epochs::register(&self.epochs);
-        let guard = reader.pin();
-        let records = self.arena.read(&guard);
-        (0..self.arena.used())
-            .filter_map(|id| records.get_any(id))
-            .for_each(|(flow, suspended)| visit(flow, suspended));
-    }
-
-    fn counters(&self) -> Vec<Arc<FlowCounters>> {
-        self.index.lock().pmds.iter().map(|pmd| pmd.counters.clone()).collect()
-    }
-
     /// Removes a megaflow. Returns its statistics until now, if it existed.
     fn take_out(&self, index: &mut Index, id: FlowId) -> Option<FlowStats> {
         self.retire(index, id, None)
@@ -518,21 +431,6 @@ impl MegaflowTable {
     }
 }
 
-/// A megaflow as control threads see it.
-fn view(flow: &Megaflow, pmds: &[Arc<FlowCounters>]) -> FlowView {
-    let id = flow.id();
-    let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
-    let earlier = flow.lineage().map(|lineage| lineage.carried(pmds)).unwrap_or_default();
-    let each = |(pmd, counters): (usize, &Arc<FlowCounters>)| {
-        let mut one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
-        earlier.get(pmd).inspect(|earlier| add_up(&mut one, **earlier));
-        add_up(&mut stats, one);
-        (counters.is_indexed(id) || one.packets != 0).then_some(one)
-    };
-    let per_pmd = pmds.iter().enumerate().map(each).collect();
-    FlowView { id, serial: flow.serial(), matched: flow.identity(), translation: flow.translation(), per_pmd, stats }
-}
-
 impl Index {
     /// The bytes that a megaflow of a mask and translation is charged for, and those with its xlate cache.
     fn charges(&self, mask: &Mask, translation: &Translation) -> (u32, u32) {
@@ -571,136 +469,4 @@ impl Index {
         self.pmds.iter().for_each(|pmd| add_up(&mut sum, pmd.counters.read(id)));
         sum
     }
-}
-
-impl MegaflowStore for MegaflowTable {
-    fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>)) {
-        let pmds = self.counters();
-        self.for_each_record(|flow, is_suspended| {
-            let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
-            pmds.iter().for_each(|counters| add_up(&mut stats, counters.read(flow.id())));
-            let mut earlier = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
-            let carried = flow.lineage().map(|lineage| lineage.carried(&pmds)).unwrap_or_default();
-            carried.into_iter().for_each(|one| add_up(&mut earlier, one));
-            visit(&FlowDump {
-                id: flow.id(),
-                mask: &flow.mask().whole,
-                actions: flow.actions(),
-                no_output: flow.no_output(),
-                xcache: flow.xcache(),
-                stats,
-                earlier,
-                is_suspended,
-                bytes: u64::from(flow.bytes()) + flow.xcache().0.bytes(),
-            });
-        });
-    }
-
-    fn suspend(&self, among: Option<&[FlowId]>, affected: &mut AffectedFlow<'_>) -> usize {
-        // An installation under way ends before this returns; a later one asks whether its translation is current.
-        drop(self.index.lock());
-        let mut reader = Epochs::register(&self.epochs);
-        let guard = reader.pin();
-        let records = self.arena.read(&guard);
-        let mut suspend = |id| {
-            let flow: Option<&Megaflow> = records.get(id);
-            flow.is_some_and(|flow| affected(flow.id(), &flow.mask().whole, flow.xcache()) && records.suspend(id))
-        };
-        let used = self.arena.used();
-        match among {
-            Some(ids) => ids.iter().filter(|id| id.0 < used && suspend(id.0)).count(),
-            None => (0..used).filter(|id| suspend(*id)).count(),
-        }
-    }
-
-    fn take_fresh(&self, visit: &mut dyn FnMut(FlowId, &PacketKey, &XcacheHandle)) {
-        let mut reader = Epochs::register(&self.epochs);
-        let mut fresh = Vec::with_capacity(FRESH_AT_ONCE + 64);
-        loop {
-            self.index.lock().fresh.take(FRESH_AT_ONCE, &mut fresh);
-            let has_more = fresh.len() >= FRESH_AT_ONCE;
-            let guard = reader.pin();
-            let records = self.arena.read(&guard);
-            let live = fresh.drain(..).filter_map(|id| records.get(id));
-            live.for_each(|flow| visit(flow.id(), &flow.mask().whole, flow.xcache()));
-            if !has_more {
-                break;
-            }
-        }
-    }
-
-    fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
-        let mut index = self.index.lock();
-        is_current() && self.resume_record(&mut index, id)
-    }
-
-    fn capacity(&self) -> usize {
-        MegaflowTable::capacity(self)
-    }
-
-    fn memory(&self) -> &Arc<FlowMemory> {
-        &self.memory
-    }
-
-    fn remove(&self, id: FlowId) -> Option<FlowStats> {
-        self.take_out(&mut self.index.lock(), id)
-    }
-
-    fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats> {
-        let mut index = self.index.lock();
-        if self.is_of(&mut index, id, xcache) { self.take_out(&mut index, id) } else { None }
-    }
-
-    fn modify(&self, id: FlowId, xcache: &XcacheHandle, modification: &mut FlowModification<'_>) -> Option<FlowStats> {
-        let mut index = self.index.lock();
-        let is_current = self.is_of(&mut index, id, xcache) && (modification.is_current)();
-        let replaced = if is_current { self.replace(&mut index, id, modification.translation) } else { None };
-        replaced.map(|(carried, _)| carried)
-    }
-
-    fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
-        let mut has_more = true;
-        while has_more {
-            let mut index = self.index.lock();
-            has_more = self.reclaim_some(&mut index);
-            let late = std::mem::take(&mut index.late);
-            drop(index);
-            late.iter().for_each(|(flow, stats)| visit(flow.xcache(), *stats));
-        }
-    }
-
-    fn make_room(&self) -> io::Result<()> {
-        let used = self.arena.used() as usize;
-        let ready = self.ready.load(Relaxed);
-        if used + AHEAD / 2 < ready || ready >= self.arena.capacity() {
-            return Ok(());
-        }
-        self.index.lock().touch();
-        let ids = ready..(used.max(ready) + AHEAD).min(self.arena.capacity());
-        self.arena.populate(ids.clone())?;
-        self.counters().iter().try_for_each(|counters| counters.populate(ids.clone()))?;
-        self.ready.store(ids.end, Relaxed);
-        Ok(())
-    }
-
-    fn len(&self) -> usize {
-        self.index.lock().by_match.len()
-    }
-}
-
-/// A megaflow's identity as a number that is the same in every run: 128 bits of hash over mask and masked key.
-pub fn ufid(matched: &MegaflowMatch) -> u128 {
-    let half = |seed| u128::from(identity_hash(&HashKey::from_seed(seed), matched));
-    half(1) << 64 | half(2)
-}
-
-/// A hash of mask and masked key, equal for equal matches whatever their presence bytes.
-fn identity_hash(secret: &HashKey, matched: &MegaflowMatch) -> u64 {
-    let sum = |key: &PacketKey| {
-        let mut first = compare::words(&key.lines[0].0);
-        first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
-        let further = (1..layout::PACKET_LINES).map(|i| secret.line(i, &compare::words(&key.line(i).0)));
-        further.fold(secret.line(0, &first), u64::wrapping_add)
-    };
-    hash::finish(hash::finish(sum(&matched.mask)).wrapping_add(sum(&matched.key)))
 }

@@ -5,6 +5,8 @@
 //! except for the first [`UNLISTED`], so that small tables pay nothing; those are listed once the table turns out to be
 //! large.
 
+pub(crate) mod parts;
+
 use crate::prefixes::NodeQuota;
 use crate::pruning::Pruning;
 use crate::subtable::{BatchColumns, Subtable};
@@ -87,7 +89,7 @@ pub(crate) struct SearchState {
     /// Trie nodes that may still be made.
     pub quota: NodeQuota,
     /// Memory of the search under way.
-    columns: BatchColumns,
+    pub columns: BatchColumns,
 }
 
 impl SearchState {

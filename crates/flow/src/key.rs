@@ -26,7 +26,7 @@ pub struct PacketKey {
 /// two lines of its own, and the values of a tunnel's Geneve options.
 ///
 /// The presence byte is zero here: tables never look at it.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {
     /// The lines.
@@ -176,11 +176,12 @@ impl PacketKey {
 /// Two keys are equal if all their fields are. An absent line equals a line of zeros.
 impl PartialEq for PacketKey {
     fn eq(&self, other: &Self) -> bool {
-        let mut a = self.lines[0];
+        let presence = |key: &Self| key.lines[0].0[layout::PRESENCE.offset];
         let mut b = other.lines[0];
-        a.0[layout::PRESENCE.offset] = 0;
-        b.0[layout::PRESENCE.offset] = 0;
-        a == b && (1..PACKET_LINES).all(|i| self.line(i) == other.line(i))
+        b.0[layout::PRESENCE.offset] = presence(self);
+        // Most keys have few lines; what neither has is not read.
+        let further = presence(self) | presence(other);
+        self.lines[0] == b && (1..PACKET_LINES).filter(|i| further >> i & 1 != 0).all(|i| self.line(i) == other.line(i))
     }
 }
 
@@ -237,29 +238,37 @@ impl FlowKey {
 
     /// The part the datapath knows, as a key with every non-zero line present. A tunnel's options are no part of it.
     pub fn packet_part(&self) -> PacketKey {
-        self.packet_lines(IPV4_MAPPED)
+        let mut out = PacketKey::ZERO;
+        self.copy_packet_lines(&mut out, IPV4_MAPPED);
+        out
     }
 
     /// The part the datapath knows, as a mask with every non-zero line present. A tunnel's options are no part of it:
     /// see [`crate::geneve::OptionMap::mask`].
     pub fn packet_mask(&self) -> PacketKey {
-        self.packet_lines([0xff; 12])
+        let mut out = PacketKey::ZERO;
+        self.copy_packet_mask(&mut out);
+        out
     }
 
-    /// The lines of a packet, in which a tunnel's IPv4 addresses stand behind `prefix` in place of those of IPv6.
-    fn packet_lines(&self, prefix: [u8; 12]) -> PacketKey {
-        let mut out = PacketKey::ZERO;
-        out.lines[..SHARED_LINES].copy_from_slice(&self.lines[..SHARED_LINES]);
+    /// The same into a key that is there. Only lines that become present are written.
+    pub fn copy_packet_mask(&self, to: &mut PacketKey) {
+        self.copy_packet_lines(to, [0xff; 12]);
+    }
+
+    /// Copies the lines of a packet, in which a tunnel's IPv4 addresses stand behind `prefix` in place of those of IPv6.
+    fn copy_packet_lines(&self, to: &mut PacketKey, prefix: [u8; 12]) {
+        to.lines[0] = self.lines[0];
+        to.lines[0].0[layout::PRESENCE.offset] = 0;
+        (1..SHARED_LINES).filter(|&i| !self.lines[i].is_zero()).for_each(|i| to.put_line(i, self.lines[i]));
         if TUNNEL_ADDRESSES.iter().any(|(_, narrow)| self.number(*narrow) != 0) {
             for (wide, narrow) in TUNNEL_ADDRESSES {
-                let to = &mut out.lines[wide.line()].0[wide.offset % LINE_SIZE..][..wide.size];
+                let line = to.make_present(wide.line());
+                let to = &mut line.0[wide.offset % LINE_SIZE..][..wide.size];
                 to[..12].copy_from_slice(&prefix);
                 to[12..].copy_from_slice(self.get(narrow));
             }
         }
-        let presence = (1..SHARED_LINES).filter(|&i| !out.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
-        out.lines[0].0[layout::PRESENCE.offset] = presence;
-        out
     }
 
     /// Whether the packet came by a tunnel or is to leave by one: it has a destination there.
@@ -327,6 +336,17 @@ impl FlowKey {
         }
     }
 
+    /// Sets all bits of a field.
+    #[inline]
+    pub fn set_ones(&mut self, span: Span) {
+        match self.get_mut(span) {
+            [a] => *a = 0xff,
+            [a, b] => [*a, *b] = [0xff; 2],
+            [a, b, c, d] => [*a, *b, *c, *d] = [0xff; 4],
+            bytes => bytes.fill(0xff),
+        }
+    }
+
     /// Whether `self` under `mask` equals `masked`, whose bits outside the mask are zero.
     pub fn matches(&self, mask: &FlowKey, masked: &FlowKey) -> bool {
         self.lines.iter().zip(&mask.lines).zip(&masked.lines).all(|((key, mask), want)| key.and(mask) == *want)
@@ -353,6 +373,15 @@ impl FlowKey {
     pub fn or_with(&mut self, other: &FlowKey) {
         self.lines.iter_mut().zip(&other.lines).for_each(|(to, m)| *to = to.or(m));
         self.tun_metadata.or_with(&other.tun_metadata);
+    }
+}
+
+impl Clone for FlowKey {
+    /// The options first: then the lines go where they stay, where they were copied twice with the derived order.
+    #[inline]
+    fn clone(&self) -> Self {
+        let tun_metadata = self.tun_metadata.clone();
+        FlowKey { lines: self.lines, tun_metadata }
     }
 }
 

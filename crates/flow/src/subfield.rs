@@ -52,6 +52,10 @@ impl SubField {
         }
         let field: &Field = self.field.field();
         let mask = self.mask();
+        if mask == field.all_ones() && field.place.n_bits == field.n_bits {
+            // The field has no bits but these, so none of its own remain.
+            return field.set(key, value & mask);
+        }
         field.set(key, field.get(key) & !mask | value << self.start & mask);
     }
 

@@ -163,6 +163,11 @@ impl FieldValue {
         }
     }
 
+    /// The memory that it takes beside itself.
+    pub fn boxed_bytes(&self) -> usize {
+        if matches!(self.0, Kept::Long(_)) { size_of::<Wide>() } else { 0 }
+    }
+
     /// Its low 128 bits.
     pub fn low(&self) -> u128 {
         match &self.0 {

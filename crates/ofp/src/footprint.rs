@@ -4,7 +4,7 @@ use crate::ofpact::{
     Bundle, Conntrack, ControllerAction, Learn, LearnSpec, Multipath, NshProperty, OfAction, Sample, SetOption,
 };
 use crate::{Bucket, FlowMod, GroupConfig};
-use sluice_flow::{FieldId, OfPort};
+use sluice_flow::{FieldId, FieldValue, OfPort};
 
 /// What an allocation takes beside its content.
 const ALLOCATION: usize = 32;
@@ -21,7 +21,12 @@ impl GroupConfig {
     pub fn bytes(&self) -> usize {
         let bucket = |bucket: &Bucket| size_of::<Bucket>() + OfAction::bytes_of(&bucket.actions);
         let buckets: usize = self.buckets.iter().map(bucket).sum();
-        let fields = size_of::<(FieldId, u128)>() * self.selection.fields.len();
+        let fields = self
+            .selection
+            .fields
+            .iter()
+            .map(|(_, mask)| size_of::<(FieldId, FieldValue)>() + ALLOCATION + mask.boxed_bytes());
+        let fields: usize = fields.sum();
         size_of::<GroupConfig>() + 3 * ALLOCATION + self.selection.method.len() + fields + buckets
     }
 }

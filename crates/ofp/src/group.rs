@@ -1,7 +1,7 @@
 //! Groups as data: what `ovs-ofctl add-group` and OpenFlow's group messages say of them.
 
 use crate::OfAction;
-use sluice_flow::{FieldId, OfPort};
+use sluice_flow::{FieldId, FieldValue, OfPort};
 
 /// The largest number that a group can have. Source: OpenFlow 1.1, `OFPG_MAX`.
 pub const GROUP_MAX: u32 = 0xffff_ff00;
@@ -104,7 +104,7 @@ pub struct Selection {
     pub parameter: u64,
     /// Fields to hash, with the bits of theirs that matter, in the order of their ids; for method `hash`. No match:
     /// `tcp_src` and `udp_src`, say, share their bits, and each counts only where its prerequisites hold.
-    pub fields: Vec<(FieldId, u128)>,
+    pub fields: Vec<(FieldId, FieldValue)>,
 }
 
 impl Bucket {

@@ -18,6 +18,7 @@ fn what_is_printed_is_read_again() {
         "group_id=1,type=select,bucket=bucket_id:0,weight:100,actions=output:10,bucket=bucket_id:7,actions=drop",
         "group_id=2,type=select,selection_method=dp_hash,selection_method_param=4294967303,bucket=bucket_id:0,actions=output:1",
         "group_id=3,type=select,selection_method=hash,fields=ip_dst,bucket=bucket_id:0,actions=output:1",
+        "group_id=3,type=select,selection_method=hash,fields(tun_metadata1=0xff00000000000000000000000000000000,tun_metadata2),bucket=bucket_id:0,actions=output:1",
         "group_id=3,type=select,selection_method=hash,fields(ip_src=255.255.255.0,ip_dst,tcp_src),bucket=bucket_id:0,actions=output:1",
         "group_id=4,type=ff,bucket=bucket_id:0,watch_port:5,actions=output:5,bucket=bucket_id:1,watch_group:3,actions=group:3",
         "group_id=5,type=indirect,bucket=bucket_id:0,actions=set_field:10.0.0.1->ip_dst,output:1",
@@ -40,7 +41,7 @@ fn buckets_may_be_written_in_any_order() {
     assert_eq!((read.config.buckets[0].watch_port, read.config.buckets[0].weight), (Some(OfPort(2)), 0));
     let fields =
         group("group_id=1,type=select,selection_method=hash,fields(tcp_dst,ip_src=0.0.0.255)", GroupCommand::Add);
-    assert_eq!(fields.config.selection.fields, [(FieldId::Ipv4Src, 0xff), (FieldId::TcpDst, 0xffff)]);
+    assert_eq!(fields.config.selection.fields, [(FieldId::Ipv4Src, 0xff.into()), (FieldId::TcpDst, 0xffff.into())]);
 }
 
 #[test]

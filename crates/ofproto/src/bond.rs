@@ -9,9 +9,10 @@
 //! active member affects the megaflows of packets that came by the old and the new one.
 
 use crate::bridge::Bridge;
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::{Frozen, Recirculation};
 use crate::xlate_cache::Dependency;

@@ -4,10 +4,11 @@
 //! tables' lock.
 
 use crate::bridge::Bridge;
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::mirror::{MIRRORS_MAX, MirrorConfig, MirrorStats, Mirrors};
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::port::PortConfig;
 
 impl Ofproto {

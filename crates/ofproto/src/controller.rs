@@ -91,7 +91,7 @@ fn prepare(
     port: PortNo,
     length: u64,
 ) -> Result<PreparedPacket, Error> {
-    let xout = Translator::run(state, shared, xin, None).ok_or_else(no_bridge)?;
+    let xout = Translator::run(state, shared, xin, &mut PacketKey::default(), None).ok_or_else(no_bridge)?;
     let mut known = key.packet_part();
     let bridge = match xin.start {
         XlateStart::Bridge(bridge, _) => state.bridge(bridge),

@@ -2,10 +2,11 @@
 //! by which a standalone bridge forwards without its controllers. Their priorities are above all that OpenFlow can say.
 
 use crate::bridge::{Bridge, SwitchState};
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::flow_mod::{PendingTransaction, TableChange, WideChange};
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::rule_select::rules_of;
 use crate::rules::RuleEntry;
 use crate::transaction::STAYS;

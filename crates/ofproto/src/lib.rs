@@ -56,7 +56,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`ofproto`] | the switch: adds, changes and removes bridges and ports |
+//! | [`ofproto`], [`switch_settings`] | the switch: state, writer, epoch; settings that all translations depend on |
+//! | [`bridges`], [`ports`] | adds, changes and removes bridges and ports |
 //! | [`bridge`], [`bridge_config`], [`port`], [`rule`], [`mac`] | the parts of a bridge |
 //! | [`rules`], [`flow_mod`], [`transaction`], [`check`], [`removed`] | atomic changes of rules and groups |
 //! | [`rule_select`], [`action_refs`] | finding rules; the ports, groups and meters of actions |
@@ -87,6 +88,7 @@ mod bond;
 mod bridge;
 mod bridge_config;
 mod bridge_mirrors;
+mod bridges;
 mod changed_rules;
 mod check;
 mod controller;
@@ -117,6 +119,7 @@ mod peers;
 mod port;
 mod port_number;
 mod port_usage;
+mod ports;
 mod recirc;
 mod removed;
 mod revalidate;
@@ -130,6 +133,7 @@ mod rule_users;
 mod rules;
 mod search_key;
 mod sflow;
+mod switch_settings;
 mod table_capacity;
 mod table_counts;
 mod table_mod;

@@ -1,11 +1,12 @@
 //! Requests about meters: changes and listings.
 
 use crate::action_refs::meters_of;
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::flow_mod::CHUNK;
 use crate::meter::{BANDS_MAX, Meter, MeterEntry};
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::rules::Users;
 use crate::xlate_cache::Dependency;
 use sluice_action::MeterStore;

@@ -1,9 +1,11 @@
 //! The other ends of patch ports.
 
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
-use crate::ofproto::{Ofproto, port_number, position};
+use crate::ofproto::Ofproto;
 use crate::port::Attach;
+use crate::ports::port_number;
 
 impl Ofproto {
     /// Joins a patch port to another one. Nothing else of the port changes.

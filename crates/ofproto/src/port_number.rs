@@ -1,9 +1,11 @@
 //! Ports that get other numbers in the datapath.
 
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
-use crate::ofproto::{Ofproto, port_number, position};
+use crate::ofproto::Ofproto;
 use crate::port::Attach;
+use crate::ports::port_number;
 use sluice_action::PortNo;
 
 impl Ofproto {

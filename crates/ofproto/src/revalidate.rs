@@ -169,9 +169,10 @@ impl Ofproto {
             may_wait: true,
         };
         let state = self.state();
-        let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return RevalResult::Changed };
+        let mut mask = PacketKey::ZERO;
+        let Some(xout) = Translator::run(&state, &self.0, &xin, &mut mask, None) else { return RevalResult::Changed };
         drop(state);
-        if !xout.cacheable || !is_within(&xout.mask, flow.mask) {
+        if !xout.cacheable || !is_within(&mask, flow.mask) {
             return RevalResult::Changed;
         }
         if xout.actions[..] == flow.actions[..] && xout.no_output == flow.no_output {
@@ -182,7 +183,7 @@ impl Ofproto {
         }
         let entries = if xcache.lock().put().is_some() { judged(xout.xcache) } else { xout.xcache };
         RevalResult::Modify(Box::new(Translation {
-            mask: xout.mask,
+            mask,
             actions: xout.actions.into(),
             no_output: xout.no_output,
             version: epoch,

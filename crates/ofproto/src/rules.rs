@@ -3,11 +3,12 @@
 use crate::action_refs::groups_of;
 use crate::bridge::{Bridge, SwitchState};
 use crate::bridge_config::BridgeId;
+use crate::bridges::position;
 use crate::controller::{ExecuteRequest, PreparedPacket};
 use crate::error::Error;
 use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction};
 use crate::group::GroupEntry;
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;

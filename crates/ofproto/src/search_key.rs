@@ -1,5 +1,6 @@
 //! The key of a table search, stored as its difference from the packet's key, and the words of keys.
 
+use arrayvec::ArrayVec;
 use sluice_action::ALLOCATION_BYTES;
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, SHARED_LINES, Span};
 use sluice_flow::{FlowKey, LINE_SIZE, Line, OfPort, PacketKey};
@@ -31,7 +32,8 @@ pub(crate) struct SearchKey {
 impl SearchKey {
     /// The key of a search for a packet that came with key `original`. Both have an OpenFlow port.
     pub fn new(original: &FlowKey, key: &FlowKey) -> Self {
-        let mut altered = Vec::new();
+        // On the stack first: what is kept is one allocation of its size.
+        let mut altered: ArrayVec<WordBits, WORDS> = ArrayVec::new();
         for (line, (now, initial)) in key.lines.iter().zip(&INITIAL_LINES).enumerate() {
             let was = if line < PACKET_WORDS / LINE_WORDS { &original.lines[line] } else { initial };
             // Most lines are unchanged.
@@ -46,7 +48,11 @@ impl SearchKey {
                 }
             }
         }
-        SearchKey { in_port: OfPort(key.number(layout::IN_PORT) as u16), is_open: false, altered: altered.into() }
+        SearchKey {
+            in_port: OfPort(key.number(layout::IN_PORT) as u16),
+            is_open: false,
+            altered: Box::from(&altered[..]),
+        }
     }
 
     /// The key of many searches with that input port.

@@ -2,10 +2,11 @@
 
 use crate::bridge::{Bridge, OfTable};
 use crate::bridge_config::{N_TABLES, TableConfig};
+use crate::bridges::position;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::eviction::EvictionOrder;
-use crate::ofproto::{Ofproto, position};
+use crate::ofproto::Ofproto;
 use crate::table_capacity::{TableDesc, TableSettings, VacancyEvent};
 use sluice_classifier::{RuleId, TrieField};
 use sluice_ofp::FlowRemovedReason;

@@ -164,7 +164,8 @@ impl Ofproto {
         let start = XlateStart::Bridge(request.bridge, flow);
         let xin = XlateIn { start, now_ms, side_effects, packet_len, actions, in_packet_out: false, may_wait: true };
         let state = self.state();
-        let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
+        let xout = Translator::run(&state, &self.0, &xin, &mut PacketKey::default(), Some(&mut tracer))
+            .ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
         let of_names = if request.names { port_names(bridge) } else { PortNames::NONE };
         let mut names = DatapathPortNames::default();
@@ -281,7 +282,8 @@ impl Ofproto {
         let bridge = state.bridge(id).ok_or("the bridge has gone")?;
         let mut key = FlowKey::of_packet(&flow.key);
         tags::limit(&mut key, state.vlan_limit);
-        key.tun_metadata = bridge.tunnel_options.read(&flow.key.options()).map_err(|e| e.to_string())?;
+        let options = bridge.tunnel_options.read(&flow.key.options());
+        key.tun_metadata = options.map_err(|_| "Failed to parse Geneve options")?;
         key.set_number(layout::IN_PORT, port.0.into());
         key.set_number(layout::SKB_PRIORITY, flow.skb_priority.into());
         Ok((bridge, key))

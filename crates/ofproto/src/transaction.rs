@@ -2,13 +2,14 @@
 
 use crate::bridge::{Bridge, Rules, SwitchState};
 use crate::bridge_config::{BridgeId, N_TABLES};
+use crate::bridges::position;
 use crate::check::check_table;
 use crate::error::Error;
 use crate::expiry::RulePlace;
 use crate::flow_mod::{
     ADDED_AT_ONCE, CHUNK, FlowModCounts, HiddenRule, PendingTransaction, Selected, TableChange, WideChange,
 };
-use crate::ofproto::{Ofproto, Writer, position};
+use crate::ofproto::{Ofproto, Writer};
 use crate::rule::Rule;
 use crate::rule_memory::RuleOwner;
 use crate::rule_monitor::Requester;

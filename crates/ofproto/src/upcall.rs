@@ -102,7 +102,8 @@ impl Upcall for UpcallHandle {
         let version = self.ofproto.epoch();
         let Some(state) = self.ofproto.try_state() else { return Fate::Busy };
         log_miss(&state, miss.key);
-        let Some(xout) = Translator::run(&state, shared, &xin, None) else {
+        let mut mask = PacketKey::ZERO;
+        let Some(xout) = Translator::run(&state, shared, &xin, &mut mask, None) else {
             return Fate::Failed(state.why_no_port(miss.key));
         };
         drop(state);
@@ -112,7 +113,9 @@ impl Upcall for UpcallHandle {
         if xout.failure.is_some_and(Failure::is_recursion) {
             self.ofproto.log_recursion(miss.key, miss.now_ms);
         }
-        let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { PacketKey::ONES };
+        if !shared.megaflows.load(Relaxed) {
+            mask = PacketKey::ONES;
+        }
         let record = XlateCache::new(miss.key, xout.xcache, self.ofproto.flow_memory());
         Fate::Translated(Translation {
             mask,

@@ -176,7 +176,7 @@ fn put2(p: &PacketIn, version: Version, w: &mut Writer) {
         property::put_u64(packet_in2::COOKIE, p.cookie, w);
     }
     property::put_u8(packet_in2::REASON, reason_in(p.reason, version) as u8, w);
-    let mut metadata = Writer::default();
+    let mut metadata = w.part();
     oxm::put_fields(&p.metadata, Numbering::Oxm(version), &mut metadata);
     property::put(packet_in2::METADATA, &metadata.bytes, w);
     if let Some(continuation) = &p.continuation {
@@ -314,7 +314,7 @@ pub(crate) fn read_out(r: &mut Reader<'_>, version: Version) -> Result<PacketOut
 
 pub(crate) fn put_out(p: &PacketOut, version: Version, w: &mut Writer) {
     w.u32(p.buffer_id.unwrap_or(NO_BUFFER));
-    let mut actions = Writer::default();
+    let mut actions = w.part();
     put_list(&p.actions, version, &mut actions);
     let n = actions.len() as u16;
     match version {

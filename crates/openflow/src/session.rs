@@ -8,8 +8,8 @@ use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, 
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
 use crate::{
-    Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, MessageText, N_TABLES, PacketInFormat, Version,
-    VersionBitmap,
+    Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, MessageText, N_TABLES, OptionLengths,
+    PacketInFormat, Version, VersionBitmap,
 };
 use rights::{changes_switch, is_from_switch};
 use sluice_fate::MemoryShare;
@@ -117,6 +117,8 @@ pub struct Session {
     config: SwitchConfig,
     /// Whether the controller gets no asynchronous messages before it asks for them.
     is_silent: bool,
+    /// How long tunnel options are in what is sent.
+    option_lengths: OptionLengths,
     /// The peer's name in the log of messages; `None`: they are not logged.
     log_name: Option<String>,
 }
@@ -140,6 +142,7 @@ impl Session {
             role: Role::Equal,
             masks: default_masks(Version::V10),
             is_silent: false,
+            option_lengths: OptionLengths::default(),
             log_name: None,
             config: SwitchConfig { flags: 0, miss_send_len: if peer == Peer::Controller { MISS_SEND_LEN } else { 0 } },
         };
@@ -150,6 +153,16 @@ impl Session {
     /// Charges the memory of its bundles to that share. Called before the first bundle.
     pub fn use_bundle_memory(&mut self, share: MemoryShare) {
         self.bundles = Bundles::new(share);
+    }
+
+    /// Writes tunnel options as long as a bridge maps them.
+    pub fn use_option_lengths(&mut self, lengths: OptionLengths) {
+        self.option_lengths = lengths;
+    }
+
+    /// The message of a request that is forwarded to this peer.
+    pub fn written(&self, message: &Message, xid: u32) -> Vec<u8> {
+        message.write_with(&self.option_lengths, self.version().unwrap_or(Version::V10), xid)
     }
 
     /// The controller gets no asynchronous messages before it asks for them. Called before its hello is read.
@@ -381,7 +394,7 @@ impl Session {
 
     fn put(&mut self, message: &Message, xid: u32) {
         let Some(version) = self.version() else { return };
-        let bytes = message.write(version, xid);
+        let bytes = message.write_with(&self.option_lengths, version, xid);
         self.log("sent (Success)", &bytes);
         if let Some(copies) = &mut self.copies {
             copies.extend(&bytes);

@@ -1,7 +1,7 @@
 //! Reading and writing big-endian bytes. Reading is bounded: reading beyond the end is an error, which the maker of the
 //! reader chooses.
 
-use crate::Error;
+use crate::{Error, OptionLengths};
 
 /// Bytes that have not been read yet.
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +98,21 @@ impl<'a> Reader<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
     pub bytes: Vec<u8>,
+    /// How long the values of tunnel options are written.
+    pub option_lengths: OptionLengths,
 }
 
 impl Writer {
+    /// No bytes yet.
+    pub fn new(option_lengths: OptionLengths) -> Self {
+        Writer { bytes: Vec::new(), option_lengths }
+    }
+
+    /// For a part of the same message: no bytes yet.
+    pub fn part(&self) -> Writer {
+        Writer::new(self.option_lengths.clone())
+    }
+
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -217,7 +217,11 @@ fn group_config(version: Version) -> impl Strategy<Value = GroupConfig> {
             actions,
         });
         let selection = if kind == GroupKind::Select && has_ids && method {
-            let fields = vec![(FieldId::Ipv4Src, 0xffff_ff00), (FieldId::TcpDst, 0xffff)];
+            let fields = vec![
+                (FieldId::TunMetadata2, Wide::ones(600).into()),
+                (FieldId::Ipv4Src, 0xffff_ff00.into()),
+                (FieldId::TcpDst, 0xffff.into()),
+            ];
             Selection { method: "hash".into(), parameter: 7, fields }
         } else {
             Selection::default()

@@ -106,6 +106,28 @@ impl Buffers {
         self.cache(pool).copy(packet)
     }
 
+    /// A copy of `packet` in its own pool behind `headroom` free bytes, to take its place: for a header that the packet's own
+    /// buffer has no headroom for. Refused if the two are too long for a buffer of that pool (`NoHeadroom`). The reserve may
+    /// be used, since the old buffer goes back at once.
+    #[cold]
+    pub fn copy_behind(&mut self, packet: &Packet, headroom: u16) -> Result<Packet, DropReason> {
+        let at = packet.frame.pool().index();
+        let cache = self.caches.get_mut(at).and_then(Option::as_mut).ok_or(DropReason::NoBuffer)?;
+        if cache.top(1) == 0 {
+            return Err(DropReason::NoBuffer);
+        }
+        let mut frame = cache.free.pop().expect("invariant: `top` left one");
+        frame.trim_front(headroom.saturating_sub(u16::try_from(frame.headroom()).unwrap_or(u16::MAX)));
+        let len = packet.frame.len();
+        if frame.headroom() < headroom.into() || frame.len() < len {
+            self.give_frame(frame);
+            return Err(DropReason::NoHeadroom);
+        }
+        frame.bytes_mut()[..len].copy_from_slice(packet.bytes());
+        frame.truncate(len);
+        Ok(Packet { frame, rss_hash: packet.rss_hash, queue: packet.queue })
+    }
+
     /// Gives packets back to their pools.
     pub fn give(&mut self, packets: impl Iterator<Item = Packet>) {
         packets.for_each(|packet| self.give_frame(packet.frame));
@@ -300,6 +322,28 @@ mod tests {
         pmds.iter_mut().zip(held).for_each(|(buffers, held)| buffers.give(held.into_iter()));
         drop(pmds);
         assert_eq!(pool.available(), 640);
+    }
+
+    #[test]
+    fn a_header_that_is_longer_than_the_headroom_fits() {
+        let pool = pool(2, 400, 0);
+        let mut buffers = Buffers::new();
+        let mut packet = buffers.write(&pool, &[7; 100]).unwrap();
+        packet.rss_hash = 5;
+        let before = packet.frame.headroom() as u16;
+        assert!(packet.frame.push_front(before + 1).is_err());
+        let mut copy = buffers.copy_behind(&packet, before + 200).unwrap();
+        copy.frame.push_front(before + 200).unwrap();
+        assert_eq!((&copy.bytes()[usize::from(before) + 200..], copy.rss_hash), (&[7; 100][..], 5));
+        buffers.give([copy].into_iter());
+        for too_much in [before + 400, u16::MAX] {
+            assert_eq!(buffers.copy_behind(&packet, too_much).unwrap_err(), DropReason::NoHeadroom);
+        }
+        let held = buffers.write(&pool, &[1]).unwrap();
+        assert_eq!(buffers.copy_behind(&packet, 1).unwrap_err(), DropReason::NoBuffer);
+        buffers.give([packet, held].into_iter());
+        drop(buffers);
+        assert_eq!(pool.available(), 2);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Bonds of a switch under load: what a failover and a rebalancing cost. No thread of it runs.
 
 use sluice_bond::{Config, Mode, bucket_of_source};
+use sluice_datapath::GovernorMode;
 use sluice_fate::Counter;
 use sluice_port::dummy::DummyDevice;
-use sluice_vswitch::{Bridge, Bundle, DesiredState, Port, Source, Sources, Switch};
+use sluice_vswitch::{Bridge, Bundle, DatapathSettings, DesiredState, Port, Source, Sources, Switch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,7 +41,9 @@ impl Rig {
         let sources = Sources { rules: Some(Source::new("rules", "actions=NORMAL")), ..Sources::default() };
         let ports = ["a", "b", "c", "in"].map(port).to_vec();
         let bridge = Bridge { ports, bundles: vec![bond], sources, ..Bridge::new(BRIDGE) };
-        let state = DesiredState { pmd_cores: vec![0], bridges: vec![bridge], ..DesiredState::default() };
+        // Each flow is installed at its first packet: the governor would follow some, by what misses cost on a busy machine.
+        let datapath = DatapathSettings { governor: GovernorMode::Off, ..DatapathSettings::default() };
+        let state = DesiredState { pmd_cores: vec![0], datapath, bridges: vec![bridge], ..DesiredState::default() };
         let switch = Switch::prepare(&state).unwrap();
         let devices = switch.datapath().dummies().into_iter().map(|device| (device.name().to_owned(), device));
         let rig = Rig { devices: devices.collect(), switch };

@@ -35,13 +35,13 @@ fn unused(metadata: &Value, sources: &[Source], top: &Path) -> Vec<String> {
         let folder = folder.strip_prefix(top).expect("a crate below the root").to_string_lossy();
         for dependency in dependencies(package) {
             let name = dependency["rename"].as_str().unwrap_or(text(dependency, "name"));
-            let place = match dependency["kind"].as_str() {
-                None => format!("{folder}/src"),
-                Some("build") => format!("{folder}/build.rs"),
-                _ => folder.to_string(),
+            let places = match dependency["kind"].as_str() {
+                None => vec![format!("{folder}/src")],
+                Some("build") => vec![format!("{folder}/build.rs"), format!("{folder}/build")],
+                _ => vec![folder.to_string()],
             };
-            if !names_in(sources, &place).contains(&name.replace('-', "_")) {
-                unused.push(format!("{}: {name} is not used in {place}", text(package, "name")));
+            if !places.iter().any(|place| names_in(sources, place).contains(&name.replace('-', "_"))) {
+                unused.push(format!("{}: {name} is not used in {}", text(package, "name"), places.join(" or ")));
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Reading keys as the datapath commands write them: `in_port(1),eth(src=…,dst=…),eth_type(0x0800),ipv4(…),tcp(…)`.
 
+use super::geneve_parse::options;
 use sluice_flow::field::{Place, ones};
-use sluice_flow::geneve::{OptionBytes, OptionKind};
+use sluice_flow::geneve::OptionBytes;
 use sluice_flow::layout::{self as at, Span};
-use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address, wide_integer};
+use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address};
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail, flags};
-use sluice_flow::{FlowKey, PacketKey, TUN_METADATA_BYTES, Wide};
+use sluice_flow::{FlowKey, PacketKey};
 use sluice_packet::headers::ethertype;
 
 /// A key and its mask, as a line of datapath flow text gives them. A value without a mask is an exact match; what is
@@ -186,7 +187,7 @@ const NESTED_BYTES: usize = u16::MAX as usize - ATTRIBUTE_HEADER;
 const ATTRIBUTE_HEADER: usize = 4;
 
 /// What a text that is longer than that is told.
-const NOT_TOO_LONG: &str = "fewer fields: a tunnel's take 65531 bytes at most";
+pub(super) const NOT_TOO_LONG: &str = "fewer fields: a tunnel's take 65531 bytes at most";
 
 /// The Ethernet type of a frame that has none.
 /// Source: Open vSwitch, `FLOW_DL_TYPE_NONE`.
@@ -371,7 +372,7 @@ impl Reader<'_> {
                 continue;
             }
             if (name, pair.key.text) == ("tunnel", "geneve") {
-                self.geneve(pair.value)?;
+                (self.options, self.options_mask) = options(pair.value)?;
                 continue;
             }
             let Some(part) = parts.iter().find(|p| p.name == pair.key.text) else {
@@ -388,42 +389,6 @@ impl Reader<'_> {
                 self.put(Place::whole(span), 1, 1);
             }
         }
-        Ok(())
-    }
-
-    /// `{class=…,type=…,len=…,0x…/0x…}` and the next.
-    fn geneve(&mut self, text: Piece<'_>) -> Result<(), SyntaxError> {
-        let wrong = |at: Piece<'_>| at.error("an option of Geneve: {class=…,type=…,len=…,0xVALUE}");
-        let mut rest = text;
-        let (mut list, mut mask) = (Vec::new(), Vec::new());
-        while !rest.text.is_empty() {
-            let (option, behind) = rest.strip_prefix("{").and_then(|t| t.split_once("}")).ok_or_else(|| wrong(rest))?;
-            rest = behind;
-            let mut numbers = [(0, 0); 3];
-            let mut parts = option;
-            for ((name, bits), number) in [("class=", 16), ("type=", 8), ("len=", 8)].into_iter().zip(&mut numbers) {
-                let (part, further) = parts.split_once(",").unwrap_or((parts, Piece::new("")));
-                parts = further;
-                *number = masked_number(part.strip_prefix(name).ok_or_else(|| wrong(option))?, bits)?;
-            }
-            let [class, kind, length] = numbers.map(|(value, _)| value as u16);
-            if length > TUN_METADATA_BYTES as u16 || length % 4 != 0 {
-                return Err(option.error(format!("a length that is a multiple of 4, up to {TUN_METADATA_BYTES}")));
-            }
-            let n_bits = 8 * u32::from(length);
-            let (value, value_mask) = match parts.split_once("/") {
-                _ if parts.text.is_empty() => (Wide::ZERO, Wide::ZERO),
-                Some((value, mask)) => (wide_integer(value, n_bits)?, wide_integer(mask, n_bits)?),
-                None => (wide_integer(parts, n_bits)?, Wide::ones(n_bits)),
-            };
-            list.extend(OptionKind { class, kind: kind as u8, length: length as u8 }.header());
-            list.extend(value.to_be(length.into()));
-            mask.extend((numbers[0].1 as u16).to_be_bytes());
-            mask.extend([numbers[1].1 as u8, 0xff]);
-            mask.extend(value_mask.to_be(length.into()));
-        }
-        let fit = |bytes: &[u8]| OptionBytes::new(bytes).ok_or_else(|| text.error(NOT_TOO_LONG));
-        (self.options, self.options_mask) = (fit(&list)?, fit(&mask)?);
         Ok(())
     }
 
@@ -546,7 +511,7 @@ fn read_part(kind: Kind, text: Piece<'_>) -> Result<(u128, u128), SyntaxError> {
     }
 }
 
-fn masked_number(text: Piece<'_>, bits: u32) -> Result<(u128, u128), SyntaxError> {
+pub(super) fn masked_number(text: Piece<'_>, bits: u32) -> Result<(u128, u128), SyntaxError> {
     match text.split_once("/") {
         Some((value, mask)) => Ok((integer(value, bits)?, integer(mask, bits)?)),
         None => Ok((integer(text, bits)?, ones(bits))),

@@ -10,12 +10,14 @@ mod ct;
 mod ct_parse;
 mod datapath_parse;
 mod fields;
+mod geneve_parse;
 mod key;
 mod tunnel;
 
 pub use actions::show_actions;
 pub use actions_parse::parse_actions;
 pub use datapath_parse::DatapathFlow;
+pub use geneve_parse::parse_option_filter;
 pub use key::{show_flow, show_packet_key, show_put_flow};
 
 use crate::{FlowStats, PortNo};

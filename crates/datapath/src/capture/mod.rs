@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use queue::Receiver;
 use sluice_action::{Actions, PortNo, XcacheHandle};
 use sluice_fate::{DropReason, Limit};
-use sluice_flow::Match;
+use sluice_flow::PacketFilter;
 use sluice_flow_cache::FlowMatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,7 +45,7 @@ pub struct CaptureRequest {
     /// Where.
     pub target: CaptureTarget,
     /// Packets that do not match are left out. `in_port` is a datapath port.
-    pub filter: Option<Match>,
+    pub filter: Option<PacketFilter>,
     /// The bytes of a packet that are copied at most.
     pub snaplen: usize,
 }

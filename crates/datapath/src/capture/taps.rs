@@ -4,7 +4,7 @@ use super::queue::Sender;
 use super::{CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket};
 use sluice_action::PortNo;
 use sluice_fate::{DropReason, Tally};
-use sluice_flow::{FlowKey, Metadata, PacketKey, extract};
+use sluice_flow::{Metadata, PacketKey, extract};
 use sluice_flow_cache::Megaflow;
 use sluice_mem::PoolId;
 use sluice_packet::{Buffers, Packet, PacketBatch};
@@ -164,7 +164,7 @@ impl Taps {
             let Tap { request, sender, .. } = &self.taps[at];
             let kept = sighting.packet.bytes().len().min(request.snaplen);
             let passes = || match (key, &request.filter) {
-                (Some(key), Some(filter)) => FlowKey::of_packet(key).matches(&filter.mask, &filter.key),
+                (Some(key), Some(filter)) => filter.admits(key),
                 _ => admits(request, sighting.packet.bytes(), in_port),
             };
             if is_wanted(request.target) && passes() && sender.admits(kept) {
@@ -204,7 +204,7 @@ fn admits(request: &CaptureRequest, bytes: &[u8], in_port: Option<PortNo>) -> bo
     let Some(filter) = &request.filter else { return true };
     let mut key = PacketKey::ZERO;
     let metadata = Metadata::of_port(in_port.map_or(0, |port| port.0));
-    extract(bytes, &metadata, &mut key).is_ok() && FlowKey::of_packet(&key).matches(&filter.mask, &filter.key)
+    extract(bytes, &metadata, &mut key).is_ok() && filter.admits(&key)
 }
 
 /// What became of the packets of a batch that a port has taken, from the drops that it counted: a port drops the longest

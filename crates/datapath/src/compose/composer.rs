@@ -7,6 +7,7 @@ use super::recorder::{Pass, PathRecorder, only_ct};
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
+use crate::first_index::Hashed;
 use crate::settings::Level;
 use crate::tracking::{Tracking, count_outcome};
 use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
@@ -130,14 +131,20 @@ impl Composer {
     fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) -> bool {
         let n = batch.packets.len();
         let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
-        for (hash, key) in hashes[..n].iter_mut().zip(keys) {
-            *hash = hash_of_line(&self.secret, key);
-        }
-        // A packet just received came by no tunnel.
         if batch.is_recirculated {
-            hashes[..n].iter_mut().zip(keys).for_each(|(hash, key)| *hash ^= hash_of_tunnel(&self.secret, key));
+            for (hash, key) in hashes[..n].iter_mut().zip(keys) {
+                *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
+                self.table.prefetch(*hash);
+            }
+        } else if batch.hashed != Hashed::Endpoints {
+            // A packet just received came by no tunnel.
+            self.prefetch(&keys[..n], hashes);
         }
-        hashes[..n].iter().for_each(|hash| self.table.prefetch(*hash));
+        batch.hashed = Hashed::Endpoints;
+        debug_assert!(
+            batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_line(&self.secret, &keys[i])),
+            "the hashes are of these packets"
+        );
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
         let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
         let mut has_long = false;
@@ -165,6 +172,32 @@ impl Composer {
             has_long |= path.hops().len() > 1;
         }
         has_long
+    }
+
+    /// Whether packets just received are searched for before anything else is asked.
+    #[inline]
+    pub fn is_asked_first(&self) -> bool {
+        !self.table.is_empty() && self.paused == 0 && !self.knows_pops()
+    }
+
+    /// Whether the entries come from so far that they are better fetched while packets are still read.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.table.is_far()
+    }
+
+    /// Whether packets just received may be known by how the last ones lost a tunnel's header.
+    pub fn knows_pops(&self) -> bool {
+        !self.pops.is_empty()
+    }
+
+    /// Hashes keys, and fetches the lines that their entries are searched in.
+    #[inline(always)]
+    pub fn prefetch(&self, keys: &[PacketKey], hashes: &mut [u64]) {
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = hash_of_line(&self.secret, key);
+            self.table.prefetch(*hash);
+        }
     }
 
     /// Whether no packet is searched for at present, because few were found lately.

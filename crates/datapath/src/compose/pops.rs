@@ -63,6 +63,11 @@ impl KnownPops {
         self.flows.insert(0, flow);
     }
 
+    /// Whether none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
     /// Finds the packets of a batch just received that belong to a remembered megaflow: these are `known` afterwards.
     #[inline]
     pub fn find<'g>(&mut self, isa: Isa, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {

@@ -12,6 +12,9 @@ use sluice_simd::prefetch;
 
 /// Entries in a bucket.
 const WAYS: usize = 2;
+/// Buckets in use from which on they are prefetched while packets are still read: 256 KiB. In debug builds any number, so that
+/// the tests, which have few, go both ways.
+const FAR_FROM: usize = if cfg!(debug_assertions) { 1 } else { 1 << 12 };
 /// Buckets in a segment: 256 KiB.
 const SEGMENT: usize = 1 << SEGMENT_BITS;
 const SEGMENT_BITS: u32 = 12;
@@ -69,6 +72,12 @@ impl EntryTable {
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         hash as usize & self.mask
+    }
+
+    /// Whether more buckets are in use than the second-level cache holds beside packets.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.mask >= FAR_FROM
     }
 
     /// Prefetches the bucket of a hash.

@@ -100,13 +100,7 @@ impl Search for Product {
             let mut found = Vec::with_capacity(n);
             for keys in &batches {
                 let mut hits: Hits<'_> = [None; BATCH_MAX];
-                let batch = LookupBatch {
-                    keys,
-                    hashes: &[0; BATCH_MAX],
-                    flows,
-                    counters: &self.side.counters,
-                    isa: Isa::best(),
-                };
+                let batch = LookupBatch::new(keys, &[0; BATCH_MAX], flows, &self.side.counters, Isa::best());
                 let all = BatchMask::first(BATCH_MAX.min(n - found.len()));
                 self.subtables.lookup(&batch, all, &mut hits);
                 found.extend(hits.iter().take(all.len()).map(|hit| hit.map(|flow| flow.id().0)));

@@ -69,7 +69,7 @@ impl World {
         let hashes = [key_hash(&self.secret, &key); BATCH_MAX];
         let guard = self.side.reader.pin();
         let (flows, counters) = (self.table.read(&guard), &self.side.counters);
-        let batch = LookupBatch { keys: &keys, hashes: &hashes, flows, counters, isa: Isa::best() };
+        let batch = LookupBatch::new(&keys, &hashes, flows, counters, Isa::best());
         let mut hits = [None; BATCH_MAX];
         let left = self.distributor.lookup(&mut self.subtables, &batch, BatchMask(1 << 5), &mut hits);
         let missing = self.subtables.lookup(&batch, left, &mut hits);

@@ -82,7 +82,7 @@ impl Place {
     /// The bits of `key` here.
     pub fn read(self, key: &FlowKey) -> u128 {
         if self.span.size <= 8 {
-            return u128::from(key.number(self.span) >> self.lsb) & ones(self.n_bits);
+            return (key.number(self.span) >> self.lsb & ones_of_word(self.n_bits)).into();
         }
         let whole = key.get(self.span).iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
         whole >> self.lsb & ones(self.n_bits)
@@ -91,7 +91,7 @@ impl Place {
     /// Replaces the bits of `key` here, cutting what does not fit.
     pub fn write(self, key: &mut FlowKey, value: u128) {
         if self.span.size <= 8 {
-            let mask = (ones(self.n_bits) as u64) << self.lsb;
+            let mask = ones_of_word(self.n_bits) << self.lsb;
             return key.set_number(self.span, key.number(self.span) & !mask | (value as u64) << self.lsb & mask);
         }
         let bytes = key.get_mut(self.span);
@@ -104,8 +104,19 @@ impl Place {
 }
 
 /// The number whose low `n` bits are set.
+#[inline]
 pub const fn ones(n: u32) -> u128 {
-    if n >= 128 { u128::MAX } else { (1 << n) - 1 }
+    match n {
+        // Most fields fit a word, and shifts of two words take ten instructions more.
+        ..=64 => ones_of_word(n) as u128,
+        65..128 => (1 << n) - 1,
+        _ => u128::MAX,
+    }
+}
+
+/// The lowest `n` bits of a word.
+const fn ones_of_word(n: u32) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
 /// A row of the table.
@@ -289,20 +300,21 @@ impl Field {
         if mask & self.match_ones() == 0 {
             return;
         }
-        let exact = mask & self.match_ones() == self.match_ones();
-        let mask = match self.id {
-            FieldId::InPortOxm | FieldId::ActsetOutput => u128::MAX,
-            FieldId::IpDscp => mask & 0xfc,
-            _ => mask,
-        };
         match self.id {
             FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::VlanPcp => VLAN_PRESENT.write(to, 1),
             _ => {}
         }
-        let place = if self.owns_span && exact { Place::whole(self.place.span) } else { self.place };
-        let mask = if self.owns_span && exact { u128::MAX } else { mask };
-        let old = place.read(to);
-        place.write(to, old | mask);
+        let is_exact = mask & self.match_ones() == self.match_ones();
+        if self.owns_span && is_exact {
+            to.set_ones(self.place.span);
+        } else {
+            let mask = match self.id {
+                FieldId::InPortOxm | FieldId::ActsetOutput => u128::MAX,
+                FieldId::IpDscp => mask & 0xfc,
+                _ => mask,
+            };
+            self.place.write(to, self.place.read(to) | mask);
+        }
         if let Some((family, _)) = self.family() {
             Place::whole(family).write(to, 1);
         }

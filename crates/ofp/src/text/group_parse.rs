@@ -9,7 +9,7 @@ use crate::{
 };
 use sluice_flow::field::Field;
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, number, value};
-use sluice_flow::{FieldId, OfPort, PortNames};
+use sluice_flow::{FieldId, FieldValue, OfPort, PortNames};
 
 /// Longest name of a selection method, bytes. Source: `NTR_MAX_SELECTION_METHOD_LEN` less its NUL.
 const METHOD_MAX: usize = 15;
@@ -190,8 +190,8 @@ fn kind(text: Piece<'_>) -> Result<GroupKind, SyntaxError> {
 }
 
 /// `fields=NAME` or `fields(NAME[=MASK],…)`.
-fn fields(pair: &Pair<'_>, ports: &PortNames) -> Result<Vec<(FieldId, u128)>, SyntaxError> {
-    let mut out: Vec<(FieldId, u128)> = Vec::new();
+fn fields(pair: &Pair<'_>, ports: &PortNames) -> Result<Vec<(FieldId, FieldValue)>, SyntaxError> {
+    let mut out: Vec<(FieldId, FieldValue)> = Vec::new();
     let mut rest = pair.value;
     while let Some(pair) = rest.next_pair()? {
         let Some(field) = Field::by_name(pair.key.text) else {
@@ -201,17 +201,17 @@ fn fields(pair: &Pair<'_>, ports: &PortNames) -> Result<Vec<(FieldId, u128)>, Sy
             return Err(pair.key.conflict(format!("{} again", pair.key.text), "each field once"));
         }
         let mask = match pair.delimiter {
-            Delimiter::None => field.all_ones(),
+            Delimiter::None => field.all_ones_wide(),
             // What is written like a value is a mask.
-            _ => value::parse(field, pair.value, ports)?.0,
+            _ => value::parse_wide(field, pair.value, ports)?.0,
         };
-        if mask == 0 {
+        if mask.is_zero() {
             return Err(pair.value.error("a mask that is not zero"));
         }
-        if !field.maskable && mask != field.all_ones() {
+        if !field.maskable && mask != field.all_ones_wide() {
             return Err(pair.value.error(format!("no mask, since {} cannot have one", field.name)));
         }
-        out.push((field.id, mask));
+        out.push((field.id, mask.into()));
     }
     out.sort_by_key(|(id, _)| *id as usize);
     Ok(out)

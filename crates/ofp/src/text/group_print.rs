@@ -1,8 +1,8 @@
 //! Writing groups.
 
 use crate::{GroupConfig, GroupKind, OfAction, Selection};
-use sluice_flow::PortNames;
 use sluice_flow::text::value;
+use sluice_flow::{FieldId, FieldValue, PortNames};
 use std::fmt::{self, Formatter, Result};
 
 /// A group as `dump-groups` prints it; see [`GroupConfig::display`].
@@ -62,16 +62,16 @@ fn write_selection(f: &mut Formatter<'_>, selection: &Selection) -> Result {
     if selection.parameter != 0 {
         write!(f, ",selection_method_param={}", selection.parameter)?;
     }
-    let one = |f: &mut Formatter<'_>, (id, mask): (sluice_flow::FieldId, u128)| {
-        let field = id.field();
+    let one = |f: &mut Formatter<'_>, (id, mask): &(FieldId, FieldValue)| {
+        let (field, mask) = (id.field(), mask.wide());
         f.write_str(field.name)?;
-        if mask == field.all_ones() {
+        if mask == field.all_ones_wide() {
             return Ok(());
         }
         // A mask is written like a value of the field.
-        write!(f, "={}", value::show(field, mask, field.all_ones(), &PortNames::NONE))
+        write!(f, "={}", value::show_wide(field, mask, field.all_ones_wide(), &PortNames::NONE))
     };
-    match selection.fields[..] {
+    match &selection.fields[..] {
         [] => Ok(()),
         [field] => {
             f.write_str(",fields=")?;
@@ -81,7 +81,7 @@ fn write_selection(f: &mut Formatter<'_>, selection: &Selection) -> Result {
             f.write_str(",fields(")?;
             for (i, field) in selection.fields.iter().enumerate() {
                 f.write_str(if i == 0 { "" } else { "," })?;
-                one(f, *field)?;
+                one(f, field)?;
             }
             f.write_str(")")
         }

@@ -199,10 +199,10 @@ impl Translator<'_> {
 
     fn dec_mpls_ttl(&mut self) -> bool {
         if ethertype::is_mpls(self.ethertype()) {
-            tags::look_at_label(&mut self.wc, 0, 0xff);
-            let lse = tags::label(&self.flow, 0);
+            tags::look_at_label(self.wc, 0, 0xff);
+            let lse = tags::label(self.flow, 0);
             if lse & 0xff > 1 {
-                tags::set_label(&mut self.flow, 0, lse - 1);
+                tags::set_label(self.flow, 0, lse - 1);
                 return false;
             }
             let reason = PacketInReason::InvalidTtl;
@@ -213,11 +213,11 @@ impl Translator<'_> {
     }
 
     fn push_mpls(&mut self, ethertype: u16) {
-        let n = tags::label_count(&self.flow, Some(&mut self.wc));
+        let n = tags::label_count(self.flow, Some(&mut self.wc));
         if self.labels_popped {
             // A new label may happen to equal a popped one. That makes the value of the popped one part of the
             // decision.
-            (0..tags::MAX_LABELS).for_each(|i| tags::look_at_label(&mut self.wc, i, 0xffff_ffff));
+            (0..tags::MAX_LABELS).for_each(|i| tags::look_at_label(self.wc, i, 0xffff_ffff));
         }
         if n == 0 {
             self.commit();
@@ -231,12 +231,12 @@ impl Translator<'_> {
             }
             return self.fail(Failure::TooManyLabels);
         }
-        tags::push_label(&mut self.flow, n, ethertype, Some(&mut self.wc), tags::Behind::Forget);
+        tags::push_label(self.flow, n, ethertype, Some(&mut self.wc), tags::Behind::Forget);
     }
 
     fn pop_mpls(&mut self, ethertype: u16) {
-        let n = tags::label_count(&self.flow, Some(&mut self.wc));
-        if tags::pop_label(&mut self.flow, n, ethertype, Some(&mut self.wc)) {
+        let n = tags::label_count(self.flow, Some(&mut self.wc));
+        if tags::pop_label(self.flow, n, ethertype, Some(&mut self.wc)) {
             self.labels_popped = true;
             self.was_mpls |= !ethertype::is_mpls(ethertype);
         } else if n >= tags::MAX_LABELS {
@@ -252,9 +252,9 @@ impl Translator<'_> {
     }
 
     fn multipath(&mut self, m: &Multipath) {
-        let hash = hash::of_fields(&self.flow, m.fields, m.basis);
+        let hash = hash::of_fields(self.flow, m.fields, m.basis);
         let link = hash::choose_link(hash, m.algorithm, u32::from(m.max_link) + 1, m.arg);
-        hash::look_at_fields(&self.flow, &mut self.wc, m.fields);
+        hash::look_at_fields(self.flow, self.wc, m.fields);
         self.load(m.dst, link.into());
         self.report_value(m.dst);
     }
@@ -268,9 +268,9 @@ impl Translator<'_> {
             BundleAlgorithm::ActiveBackup => bundle.members.iter().copied().find(|&port| self.is_usable(port)),
             BundleAlgorithm::Hrw => {
                 if bundle.members.len() > 1 {
-                    hash::look_at_fields(&self.flow, &mut self.wc, bundle.fields);
+                    hash::look_at_fields(self.flow, self.wc, bundle.fields);
                 }
-                let hash = hash::of_fields(&self.flow, bundle.fields, bundle.basis);
+                let hash = hash::of_fields(self.flow, bundle.fields, bundle.basis);
                 let usable = (0u32..).zip(&bundle.members).filter(|(_, port)| self.is_usable(**port));
                 // Of equal weights the first one wins.
                 let weighed = usable.map(|(i, port)| (hash::two_words(i, hash), std::cmp::Reverse(i), *port));

@@ -11,7 +11,7 @@ use super::protocol::{ethertype_of, ip_proto_of, is_ip, is_mpls};
 use super::tags::{self, Behind};
 use super::tunnel::{ECN, ECN_CE};
 use sluice_action::{Action, Header, MaskedField};
-use sluice_flow::layout::{self, Span};
+use sluice_flow::layout::{self, FLOW_LINES, Span};
 use sluice_flow::{FlowKey, Mac};
 use sluice_packet::headers::{ethertype, ip_proto};
 
@@ -21,6 +21,11 @@ use sluice_packet::headers::{ethertype, ip_proto};
 ///
 /// `tags_replaced`: a tag was popped or pushed, so an equal tag may be another one.
 pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
+    let is_registers = |line: usize| line == layout::REGS.line();
+    if !tags_replaced && (0..FLOW_LINES).all(|i| is_registers(i) || flow.lines[i] == base.lines[i]) {
+        // Most outputs are of packets that nothing has changed, and most of the others differ in registers alone.
+        return;
+    }
     if base.bare_type().is_none() && flow.bare_type().is_some() {
         // Tags go with their header.
         commit_tags(flow, base, wc, tags_replaced, out);

@@ -64,7 +64,7 @@ impl Translator<'_> {
             ConntrackZone::Number(zone) => zone,
             ConntrackZone::Field(field) => {
                 self.look_at_bits(field);
-                field.get(&self.flow) as u16
+                field.get(self.flow) as u16
             }
         };
         // The mask starts empty, so that it holds only what the nested actions write, not what was matched before.
@@ -81,15 +81,15 @@ impl Translator<'_> {
             self.recirculate_and_fork(table, zone);
         }
         self.ct_nat = None;
-        clear(&mut self.flow);
+        clear(self.flow);
         self.detail("Sets the packet to an untracked state, and clears all the conntrack fields.");
         self.conntracked = false;
     }
 
     fn ct_action(&self, ct: &Conntrack, zone: u16) -> Ct {
         let field = |field: FieldId| {
-            let mask = field.field().get(&self.wc);
-            (mask != 0).then(|| Masked { value: field.field().get(&self.flow) & mask, mask })
+            let mask = field.field().get(self.wc);
+            (mask != 0).then(|| Masked { value: field.field().get(self.flow) & mask, mask })
         };
         Ct {
             zone,
@@ -137,14 +137,14 @@ impl Translator<'_> {
     /// Makes the key untracked.
     pub(super) fn forget_connection(&mut self) {
         self.conntracked = false;
-        clear(&mut self.flow);
+        clear(self.flow);
     }
 
     /// Restores whether the packet was tracked when it was frozen.
     pub(super) fn thaw_connection(&mut self, conntracked: bool) {
         self.conntracked = conntracked;
         if !conntracked {
-            clear(&mut self.flow);
+            clear(self.flow);
         }
     }
 
@@ -168,8 +168,8 @@ impl Translator<'_> {
 
     pub(super) fn swap_tuple_back(&mut self) {
         let v4 = self.ethertype() == ethertype::IPV4;
-        swap_tuple(&mut self.flow, v4);
-        swap_tuple(&mut self.wc, v4);
+        swap_tuple(self.flow, v4);
+        swap_tuple(self.wc, v4);
     }
 }
 

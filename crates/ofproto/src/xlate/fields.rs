@@ -16,9 +16,9 @@ impl Translator<'_> {
             OfAction::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
             OfAction::SetOption(set) => {
                 let field = set.field.field();
-                field.set_mask_wide(&mut self.wc, set.mask);
-                let value = field.get_wide(&self.flow).replaced(&set.value, &set.mask);
-                field.set_wide(&mut self.flow, value);
+                field.set_mask_wide(self.wc, set.mask);
+                let value = field.get_wide(self.flow).replaced(&set.value, &set.mask);
+                field.set_wide(self.flow, value);
             }
             OfAction::Load { dst, value } if dst.field.field().is_wide() => self.load(*dst, *value),
             OfAction::Load { dst, value } => self.set_field(dst.field, value << dst.start, dst.mask()),
@@ -32,17 +32,17 @@ impl Translator<'_> {
                 self.set_tci(tags::PCP, u64::from(*pcp) << 13, *push_if_needed);
             }
             OfAction::StripVlan | OfAction::PopVlan => {
-                tags::pop_tag(&mut self.flow, &mut self.wc);
+                tags::pop_tag(self.flow, self.wc);
                 self.tags_replaced = true;
             }
             OfAction::PushVlan { tpid } => {
-                tags::push_tag(&mut self.flow, &mut self.wc, *tpid);
+                tags::push_tag(self.flow, self.wc, *tpid);
                 self.tags_replaced = true;
             }
             OfAction::SetMplsLabel(label) => self.set_label_bits(0xffff_f000, label << 12),
             OfAction::SetMplsTc(tc) => self.set_label_bits(0xe00, u32::from(*tc) << 9),
             OfAction::SetMplsTtl(ttl) => self.set_label_bits(0xff, (*ttl).into()),
-            OfAction::DeleteField(field) => field.field().delete(&mut self.flow),
+            OfAction::DeleteField(field) => field.field().delete(self.flow),
             OfAction::SetTunnel { id, .. } => self.flow.set_number(layout::TUN_ID, *id),
             OfAction::SetQueue(queue) => {
                 self.look_at(layout::SKB_PRIORITY, u64::MAX);
@@ -104,22 +104,22 @@ impl Translator<'_> {
     }
 
     fn set_tci(&mut self, bits: u64, value: u64, push_if_needed: bool) {
-        tags::look_at_tci(&mut self.wc, 0, bits | tags::CFI);
-        let mut tag = tags::tag(&self.flow, 0);
+        tags::look_at_tci(self.wc, 0, bits | tags::CFI);
+        let mut tag = tags::tag(self.flow, 0);
         if u64::from(tag.tci) & tags::CFI != 0 || push_if_needed {
             if tag.tpid == 0 {
                 tag.tpid = ethertype::VLAN;
             }
             tag.tci = (u64::from(tag.tci) & !bits | value & bits | tags::CFI) as u16;
-            tags::set_tag(&mut self.flow, 0, tag);
+            tags::set_tag(self.flow, 0, tag);
         }
     }
 
     fn set_label_bits(&mut self, bits: u32, value: u32) {
         if ethertype::is_mpls(self.ethertype()) {
-            tags::look_at_label(&mut self.wc, 0, bits.into());
-            let lse = tags::label(&self.flow, 0) & !bits | value & bits;
-            tags::set_label(&mut self.flow, 0, lse);
+            tags::look_at_label(self.wc, 0, bits.into());
+            let lse = tags::label(self.flow, 0) & !bits | value & bits;
+            tags::set_label(self.flow, 0, lse);
         }
     }
 
@@ -144,8 +144,8 @@ impl Translator<'_> {
         }
         let f = field.field();
         self.look_at_field(field, mask);
-        let value = f.get(&self.flow) & !mask | value & mask;
-        f.set(&mut self.flow, value);
+        let value = f.get(self.flow) & !mask | value & mask;
+        f.set(self.flow, value);
         self.fix_tpid();
     }
 
@@ -153,21 +153,21 @@ impl Translator<'_> {
     pub(super) fn look_at_field(&mut self, field: FieldId, mask: u128) {
         match field {
             FieldId::Ipv6Label => self.look_at(layout::IPV6_LABEL, mask as u64 & 0xf_ffff),
-            _ => field.field().set_mask(&mut self.wc, mask),
+            _ => field.field().set_mask(self.wc, mask),
         }
     }
 
     /// Writes bits without checking that the packet has the field: the rule was checked for that.
     pub(super) fn load(&mut self, dst: SubField, value: u128) {
         self.look_at_bits(dst);
-        dst.set(&mut self.flow, value);
+        dst.set(self.flow, value);
         self.fix_tpid();
     }
 
     /// Adds bits of a field to the mask.
     pub(super) fn look_at_bits(&mut self, bits: SubField) {
         match bits.field.field() {
-            field if field.is_wide() => field.set_mask_wide(&mut self.wc, bits.mask_wide()),
+            field if field.is_wide() => field.set_mask_wide(self.wc, bits.mask_wide()),
             _ => self.look_at_field(bits.field, bits.mask()),
         }
     }
@@ -177,11 +177,11 @@ impl Translator<'_> {
             self.look_at_bits(src);
             self.look_at_bits(dst);
             if src.n_bits <= u128::BITS {
-                let value = src.get(&self.flow);
-                dst.set(&mut self.flow, value);
+                let value = src.get(self.flow);
+                dst.set(self.flow, value);
             } else {
-                let value = src.get_wide(&self.flow);
-                dst.set_wide(&mut self.flow, value);
+                let value = src.get_wide(self.flow);
+                dst.set_wide(self.flow, value);
             }
             self.fix_tpid();
         }
@@ -191,8 +191,8 @@ impl Translator<'_> {
     fn push(&mut self, src: SubField) {
         self.look_at_bits(src);
         let value = match src.n_bits {
-            0..=u128::BITS => src.get(&self.flow).into(),
-            _ => src.get_wide(&self.flow).into(),
+            0..=u128::BITS => src.get(self.flow).into(),
+            _ => src.get_wide(self.flow).into(),
         };
         self.stack.push(StackValue { value, n_bytes: src.n_bits.div_ceil(8) });
     }
@@ -204,7 +204,7 @@ impl Translator<'_> {
                     0..=u128::BITS => self.load(dst, top.value.low()),
                     _ => {
                         self.look_at_bits(dst);
-                        dst.set_wide(&mut self.flow, top.value.wide());
+                        dst.set_wide(self.flow, top.value.wide());
                     }
                 }
                 self.report_value(dst);
@@ -215,18 +215,18 @@ impl Translator<'_> {
 
     /// Gives a tag that a write has created a protocol id. A write that clears a tag exposes the tag after it.
     fn fix_tpid(&mut self) {
-        let mut tag = tags::tag(&self.flow, 0);
-        self.tags_replaced |= u64::from(tag.tci) & tags::CFI == 0 && tags::tag_count(&self.base) > 0;
+        let mut tag = tags::tag(self.flow, 0);
+        self.tags_replaced |= u64::from(tag.tci) & tags::CFI == 0 && tags::tag_count(self.base) > 0;
         if tag.tpid == 0 && tag.tci != 0 {
             tag.tpid = ethertype::VLAN;
-            tags::set_tag(&mut self.flow, 0, tag);
+            tags::set_tag(self.flow, 0, tag);
         }
     }
 
     /// Reports the new value of bits to the trace.
     pub(super) fn report_value(&mut self, field: SubField) {
         if self.tracer.is_some() {
-            let value = field.get_wide(&self.flow);
+            let value = field.get_wide(self.flow);
             let text = if field.is_whole() && !field.field.field().is_wide() {
                 field.field.field().display(value.low()).to_string()
             } else {
@@ -248,8 +248,8 @@ impl Translator<'_> {
             Prereq::IpAny => self.is_ip(),
             Prereq::Mpls => ethertype::is_mpls(ethertype),
             Prereq::VlanVid => {
-                tags::look_at_tci(&mut self.wc, 0, tags::CFI);
-                u64::from(tags::tag(&self.flow, 0).tci) & tags::CFI != 0
+                tags::look_at_tci(self.wc, 0, tags::CFI);
+                u64::from(tags::tag(self.flow, 0).tci) & tags::CFI != 0
             }
             Prereq::CtValid => self.has_valid_connection(),
             // There is no NSH yet.
@@ -270,7 +270,7 @@ impl Translator<'_> {
             return false;
         }
         self.look_at(layout::NW_PROTO, 0xff);
-        protocol::ip_proto_of(&self.flow) == proto
+        protocol::ip_proto_of(self.flow) == proto
     }
 
     fn is_icmpv6(&mut self) -> bool {

@@ -93,7 +93,7 @@ impl Translator<'_> {
             bridge: self.bridge.id,
             table,
             in_port: self.in_port(),
-            tunnel: Tunnel::of(&self.flow),
+            tunnel: Tunnel::of(self.flow),
             registers: self.flow.lines[layout::REGS.line()],
             metadata: self.number(layout::METADATA),
             queue: self.number(layout::SKB_PRIORITY) as u32,
@@ -121,7 +121,7 @@ impl Translator<'_> {
         self.table = frozen.table;
         self.say(TraceKind::Thaw, || format!("Resuming from table {}", frozen.table));
         self.thaw_connection(frozen.conntracked);
-        frozen.put_metadata(&mut self.flow);
+        frozen.put_metadata(self.flow);
         self.thaw_queue(frozen.queue);
         self.stack.clone_from(&frozen.stack);
         self.mirrors = frozen.mirrors;

@@ -6,7 +6,7 @@ use crate::port::PortConfig;
 use crate::trace::TraceKind;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
-use sluice_flow::{OfPort, PortNames, layout};
+use sluice_flow::{OfPort, PortNames, TUN_METADATA_BYTES, layout};
 use sluice_ofp::ofpact::HashFields;
 use sluice_ofp::{Bucket, GroupKind};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl<'a> Translator<'a> {
         if self.freezing {
             self.finish_freezing();
         }
-        (self.flow, self.was_mpls, self.in_bucket) = (*flow, was_mpls, in_bucket);
+        (*self.flow, self.was_mpls, self.in_bucket) = (*flow, was_mpls, in_bucket);
         // An exit of the bucket ends neither other buckets nor later actions. Only limits on the translation do.
         self.exit = false;
         if self.failure == Some(Failure::TooManyLabels) {
@@ -87,8 +87,8 @@ impl<'a> Translator<'a> {
         }
         match &group.method {
             SelectionMethod::Symmetric => {
-                hash::look_at_fields(&self.flow, &mut self.wc, HashFields::SymmetricL4);
-                let basis = hash::of_fields(&self.flow, HashFields::SymmetricL4, 0);
+                hash::look_at_fields(self.flow, self.wc, HashFields::SymmetricL4);
+                let basis = hash::of_fields(self.flow, HashFields::SymmetricL4, 0);
                 self.best_live(group, basis)
             }
             SelectionMethod::Fields => {
@@ -119,12 +119,21 @@ impl<'a> Translator<'a> {
         let parameter = selection.parameter;
         let words = murmur_add(murmur_add(0, parameter as u32), (parameter >> 32) as u32);
         let mut basis = murmur_finish(words, 8);
-        for &(id, mask) in &selection.fields {
-            if self.has_field(id) {
-                let field = id.field();
-                let value = field.get(&self.flow) & mask;
-                basis = murmur(&value.to_be_bytes()[16 - field.n_bytes..], basis);
-                self.look_at_field(id, mask);
+        for (id, mask) in &selection.fields {
+            if !self.has_field(*id) {
+                continue;
+            }
+            let field = id.field();
+            let mut bytes = [0; TUN_METADATA_BYTES];
+            let bytes = &mut bytes[..field.n_bytes];
+            field.get_wide(self.flow).and(&mask.wide()).put_be(bytes);
+            basis = murmur(bytes, basis);
+            if field.is_wide() {
+                // An option of zeros is not one that is missing.
+                basis = hash::of_bool(field.is_present(self.flow), basis);
+                field.set_mask_wide(self.wc, mask.wide());
+            } else {
+                self.look_at_field(*id, mask.low());
             }
         }
         basis

@@ -53,6 +53,13 @@ fn finish(s: &mut [u32; 3]) {
     }
 }
 
+/// Adds a truth to a hash. Source: `lib/hash.h`, `hash_boolean`.
+pub fn of_bool(is_true: bool, basis: u32) -> u32 {
+    const OF_TRUE: u32 = 0xc2b7_3583;
+    const OF_FALSE: u32 = 0xe90f_1258;
+    (if is_true { OF_TRUE } else { OF_FALSE }) ^ basis.rotate_left(1)
+}
+
 /// The hash of two words.
 pub fn two_words(x: u32, y: u32) -> u32 {
     murmur_finish(murmur_add(murmur_add(x, 0), y), 8)

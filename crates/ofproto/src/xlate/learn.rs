@@ -31,7 +31,7 @@ impl Translator<'_> {
         if tracing_only {
             return self.warn("suppressing side effects, so learn action ignored");
         }
-        let flow = Arc::new(learned_flow(learn, &self.flow));
+        let flow = Arc::new(learned_flow(learn, self.flow));
         if self.tracer.is_some() {
             let text = describe(&flow);
             self.detail(&text);

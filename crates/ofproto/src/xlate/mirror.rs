@@ -37,7 +37,7 @@ impl Translator<'_> {
         if left == 0 {
             return;
         }
-        let received = Vlans::of(&self.flow);
+        let received = Vlans::of(self.flow);
         if !self.is_vlan_admitted(port, received.outer_vid()) {
             return;
         }
@@ -48,7 +48,7 @@ impl Translator<'_> {
             left &= left - 1;
             let Some(mirror) = bridge.mirrors.get(bit) else { continue };
             if !mirror.config.vlans.is_empty() {
-                tags::look_at_tci(&mut self.wc, 0, VID | CFI);
+                tags::look_at_tci(self.wc, 0, VID | CFI);
             }
             if mirror.selects(vlans.outer_vid()) {
                 self.mirrors |= mirror.duplicates;

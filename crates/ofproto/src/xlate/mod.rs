@@ -156,14 +156,15 @@ pub(crate) struct Translator<'a> {
     /// It may not, and one was held: what comes of the translation is void.
     is_busy: Cell<bool>,
 
-    /// The key as the packet came, with an OpenFlow port.
-    original: FlowKey,
+    /// The key as the packet came, with an OpenFlow port. The four keys are in the caller's frame: each has seven cache lines,
+    /// which would be copied wherever the translation is moved.
+    original: &'a mut FlowKey,
     /// The key as actions have changed it.
-    flow: FlowKey,
+    flow: &'a mut FlowKey,
     /// The key of the datapath's packet at this point.
-    base: FlowKey,
+    base: &'a mut FlowKey,
     /// The bits that were looked at.
-    wc: FlowKey,
+    wc: &'a mut FlowKey,
 
     /// Datapath actions so far.
     out: Vec<Action>,
@@ -291,7 +292,7 @@ impl Translator<'_> {
         if self.tracer.is_some() {
             self.say(TraceKind::Error, text);
         } else if self.side_effects && self.shared.xlate_errors.admits(self.now_ms) {
-            let packet = Match::of_packet(&self.base);
+            let packet = Match::of_packet(self.base);
             let packet = packet.display(&PortNames::NONE, DEFAULT_PRIORITY);
             let (text, bridge) = (text(), self.bridge.name());
             tracing::warn!(target: "ofproto_dpif_xlate", "{text} on bridge {bridge} while processing {packet}");
@@ -323,8 +324,8 @@ impl Translator<'_> {
     /// Records what looked at the bits that are new in the mask since the last call.
     fn attribute(&mut self, who: impl FnOnce(&Self) -> String) {
         if let Some(tracer) = self.tracer.take() {
-            if tracer.has_new_bits(&self.wc) {
-                tracer.attribute(&self.wc, who(self));
+            if tracer.has_new_bits(self.wc) {
+                tracer.attribute(self.wc, who(self));
             }
             self.tracer = Some(tracer);
         }
@@ -333,9 +334,9 @@ impl Translator<'_> {
     /// Records that the current action looked at the new bits of the mask.
     fn attribute_to_actor(&mut self) {
         if let Some(tracer) = &mut self.tracer
-            && tracer.has_new_bits(&self.wc)
+            && tracer.has_new_bits(self.wc)
         {
-            tracer.attribute(&self.wc, tracer.actor.clone());
+            tracer.attribute(self.wc, tracer.actor.clone());
         }
     }
 
@@ -364,7 +365,7 @@ impl Translator<'_> {
     /// Emits the actions that make the datapath's packet equal to `flow`; see [`commit`].
     fn commit(&mut self) {
         let from = self.out.len();
-        commit::commit(&self.flow, &mut self.base, &mut self.wc, self.tags_replaced, &mut self.out);
+        commit::commit(self.flow, self.base, self.wc, self.tags_replaced, &mut self.out);
         let actions = &self.out[from..];
         self.out_bytes += actions.iter().map(netlink_size).sum::<usize>();
         // OVS's datapath cannot set these headers, which its trace says. This one can.
@@ -379,11 +380,11 @@ impl Translator<'_> {
     }
 
     fn ethertype(&self) -> u16 {
-        protocol::ethertype_of(&self.flow)
+        protocol::ethertype_of(self.flow)
     }
 
     fn is_ip(&self) -> bool {
-        protocol::is_ip(&self.flow)
+        protocol::is_ip(self.flow)
     }
 }
 

@@ -36,7 +36,7 @@ struct Egress<'a> {
 impl<'a> Translator<'a> {
     /// Pushes the header of a tunnel, whose fields the flow has, and goes on in the bridge by which it leaves.
     pub(super) fn push_tunnel(&mut self, tunnel: &TunnelPort, output: TunnelOutput) {
-        let key = TunnelKey::of_flow(&self.flow);
+        let key = TunnelKey::of_flow(self.flow);
         match self.egress(&key).and_then(|egress| Some((self.header(tunnel, &key, &egress)?, egress))) {
             Some((header, egress)) => self.send_outer(tunnel, header, &egress, output),
             None => self.no_output = DropReason::TunnelPush,
@@ -106,7 +106,7 @@ impl<'a> Translator<'a> {
     /// that bridge looks at is the same for all packets of the tunnel, so it is not matched.
     fn send_outer(&mut self, tunnel: &TunnelPort, header: TunnelHeader, egress: &Egress<'a>, output: TunnelOutput) {
         let Some(out_port) = egress.port.datapath() else { return };
-        let outer = outer_key(&self.flow, &header);
+        let outer = outer_key(self.flow, &header);
         let size = i16::try_from(header.growth()).expect("invariant: a header has some hundred bytes at most");
         self.xcache.push(XcEntry::TunnelHeader(size));
         let push = Action::TunnelPush(Arc::new(TunnelPush { backend: tunnel.backend, header, out_port }));
@@ -116,13 +116,13 @@ impl<'a> Translator<'a> {
             t.out.extend(cut);
             t.emit(push);
             let pushed = t.out.len();
-            (t.flow, t.base, t.wc) = (outer.clone(), outer, FlowKey::ZERO);
+            (*t.flow, *t.base, *t.wc) = (outer.clone(), outer, FlowKey::ZERO);
             t.cross(egress.bridge, egress.port, true);
             if t.out.len() == pushed {
                 t.out.clear();
             }
         });
-        (self.flow, self.base, self.wc) = *before;
+        (*self.flow, *self.base, *self.wc) = *before;
         self.xcache.push(XcEntry::TunnelHeader(-size));
         match output.last {
             true => self.out.extend_from_slice(&actions),
@@ -151,18 +151,18 @@ impl<'a> Translator<'a> {
     fn listening(&mut self, device: &DeviceAddresses) -> Option<Action> {
         let state = self.state;
         self.look_at_whole(&[layout::DL_TYPE, layout::DL_DST]);
-        tags::look_at_tci(&mut self.wc, 0, tags::VID | tags::CFI);
-        if self.flow.get(layout::DL_DST) != device.mac.0 || tags::tag(&self.flow, 0).tci != 0 {
+        tags::look_at_tci(self.wc, 0, tags::VID | tags::CFI);
+        if self.flow.get(layout::DL_DST) != device.mac.0 || tags::tag(self.flow, 0).tci != 0 {
             return None;
         }
-        let (span, to) = match ethertype_of(&self.flow) {
-            ethertype::IPV4 => (layout::NW_DST, ipv4(&self.flow, layout::NW_DST)),
-            ethertype::IPV6 => (layout::IPV6_DST, wide(&self.flow, layout::IPV6_DST)),
+        let (span, to) = match ethertype_of(self.flow) {
+            ethertype::IPV4 => (layout::NW_DST, ipv4(self.flow, layout::NW_DST)),
+            ethertype::IPV6 => (layout::IPV6_DST, wide(self.flow, layout::IPV6_DST)),
             _ => return None,
         };
         self.look_at_whole(&[span, layout::NW_PROTO]);
         self.look_at(layout::NW_FRAG, 3);
-        let proto = ip_proto_of(&self.flow);
+        let proto = ip_proto_of(self.flow);
         let is_own = device.addresses.iter().any(|(own, _)| *own == to);
         if !is_own || self.number(layout::NW_FRAG) != 0 || !state.tunnels.listens_to(proto) {
             return None;
@@ -184,9 +184,9 @@ impl<'a> Translator<'a> {
 
     /// The outer packet's sender is a neighbour, or comes by one.
     fn learn_outer_source(&mut self) {
-        let src = match ethertype_of(&self.flow) {
-            ethertype::IPV4 => ipv4(&self.flow, layout::NW_SRC),
-            _ => wide(&self.flow, layout::IPV6_SRC),
+        let src = match ethertype_of(self.flow) {
+            ethertype::IPV4 => ipv4(self.flow, layout::NW_SRC),
+            _ => wide(self.flow, layout::IPV6_SRC),
         };
         self.learn_neighbour(src, layout::DL_SRC);
     }
@@ -194,10 +194,10 @@ impl<'a> Translator<'a> {
     /// An answer to ARP or neighbour discovery, or a gratuitous one, tells of a neighbour.
     fn snoop_neighbour(&mut self, device: &DeviceAddresses) {
         let is_own = |to: Ipv6Addr| device.addresses.iter().any(|(own, _)| *own == to);
-        match ethertype_of(&self.flow) {
+        match ethertype_of(self.flow) {
             ethertype::ARP => {
                 self.look_at_whole(&[layout::NW_SRC, layout::NW_DST]);
-                let (from, to) = (ipv4(&self.flow, layout::NW_SRC), ipv4(&self.flow, layout::NW_DST));
+                let (from, to) = (ipv4(self.flow, layout::NW_SRC), ipv4(self.flow, layout::NW_DST));
                 if from != to && !is_own(to) {
                     return;
                 }
@@ -206,16 +206,16 @@ impl<'a> Translator<'a> {
                     self.learn_neighbour(from, layout::ARP_SHA);
                 }
             }
-            ethertype::IPV6 if ip_proto_of(&self.flow) == ip_proto::ICMPV6 => {
+            ethertype::IPV6 if ip_proto_of(self.flow) == ip_proto::ICMPV6 => {
                 self.look_at_whole(&[layout::NW_PROTO, layout::IPV6_DST, layout::TP_SRC]);
-                let to = wide(&self.flow, layout::IPV6_DST);
+                let to = wide(self.flow, layout::IPV6_DST);
                 let mut own = device.addresses.iter().filter(|(own, _)| own.to_ipv4_mapped().is_none());
                 let is_for_us = own.any(|(own, _)| to == *own || to == solicited_node(*own));
                 if !is_for_us || self.number(layout::TP_SRC) != ND_ADVERT {
                     return;
                 }
                 self.look_at_whole(&[layout::ARP_THA, layout::ND_TARGET, layout::IPV6_SRC]);
-                self.learn_neighbour(wide(&self.flow, layout::ND_TARGET), layout::ARP_THA);
+                self.learn_neighbour(wide(self.flow, layout::ND_TARGET), layout::ARP_THA);
             }
             _ => {}
         }

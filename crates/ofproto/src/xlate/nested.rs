@@ -71,7 +71,7 @@ impl Translator<'_> {
     /// `check_pkt_larger` without the datapath's help: by the packet that is translated.
     pub(super) fn check_packet_length_here(&mut self, dst: SubField, len: u16) {
         let is_larger = self.packet_len.is_some_and(|packet_len| packet_len > usize::from(len));
-        dst.set(&mut self.flow, is_larger.into());
+        dst.set(self.flow, is_larger.into());
         self.take_slow_path();
     }
 
@@ -102,7 +102,7 @@ impl Translator<'_> {
     /// does not.
     fn branch(&mut self, dst: SubField, bit: u128, rest: ActionList<'_>, before: &SavedContext) -> Arc<[Action]> {
         let made = self.nested(|t| {
-            dst.set(&mut t.flow, bit);
+            dst.set(t.flow, bit);
             t.actions(rest, true);
             t.end_of_pipeline();
         });

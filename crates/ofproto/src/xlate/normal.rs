@@ -112,7 +112,7 @@ impl Vlans {
 impl Translator<'_> {
     pub(super) fn normal(&mut self) {
         [layout::DL_SRC, layout::DL_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
-        tags::look_at_tci(&mut self.wc, 0, VID | CFI);
+        tags::look_at_tci(self.wc, 0, VID | CFI);
         let in_port = self.in_port();
         self.depend_on(Dependency::Port(in_port));
         let bridge = self.bridge;
@@ -122,7 +122,7 @@ impl Translator<'_> {
             self.error(|| format!("received packet on unknown port {}", in_port.0));
             return self.warn("no input bundle, dropping");
         }
-        let received = Vlans::of(&self.flow);
+        let received = Vlans::of(self.flow);
         let trunk = VlanMode::Trunk(None);
         let mode = port.map_or(&trunk, |p| &p.vlan);
         if self.is_cut_in_tag() {
@@ -160,12 +160,12 @@ impl Translator<'_> {
     /// The tags inside the bridge of a packet from a port.
     pub(super) fn inside(&mut self, received: Vlans, mode: &VlanMode) -> Vlans {
         // An access port's VLAN replaces all tags.
-        self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
+        self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(self.base) > 1;
         received.inside(mode)
     }
 
     fn is_cut_in_tag(&self) -> bool {
-        ethertype::is_vlan(self.ethertype()) && u64::from(tags::tag(&self.flow, 0).tci) & CFI == 0
+        ethertype::is_vlan(self.ethertype()) && u64::from(tags::tag(self.flow, 0).tci) & CFI == 0
     }
 
     pub(super) fn is_vlan_admitted(&mut self, port: &PortConfig, vid: u16) -> bool {
@@ -293,7 +293,7 @@ impl Translator<'_> {
                     let Some(config) = bridge.ports.get(port) else { continue };
                     if config.vlan == VlanMode::Access(vlans.0[0].vid) {
                         // Frames with a second VLAN do not leave here. OVS 3.1 does not match that.
-                        tags::look_at_tci(&mut self.wc, 1, VID);
+                        tags::look_at_tci(self.wc, 1, VID);
                     }
                     // A bond gets one copy, for which its lead stands.
                     let is_other = bridge.bonds.lead(*port) == *port && bridge.bonds.lead(in_port) != *port;
@@ -308,25 +308,25 @@ impl Translator<'_> {
 
     /// Outputs to a port with its tags.
     pub(super) fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
-        let before = [0, 1].map(|i| tags::tag(&self.flow, i));
+        let before = [0, 1].map(|i| tags::tag(self.flow, i));
         if let VlanMode::Dot1qTunnel { cvlans: Some(_), .. } = port.vlan {
-            tags::look_at_tci(&mut self.wc, 1, 0xffff);
+            tags::look_at_tci(self.wc, 1, 0xffff);
         }
         let mut outside = vlans.outside(&port.vlan);
         if port.priority_tags != PriorityTags::Never {
-            outside.0[0].pcp = tags::tag(&self.flow, 0).tci & PCP as u16;
+            outside.0[0].pcp = tags::tag(self.flow, 0).tci & PCP as u16;
         }
-        if outside.0[0].vid == 0 && tags::tag_count(&self.flow) > 0 {
+        if outside.0[0].vid == 0 && tags::tag_count(self.flow) > 0 {
             // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it. The outer tag
             // may have been the inner one before.
-            tags::look_at_tci(&mut self.wc, 0, PCP);
-            tags::look_at_tci(&mut self.wc, 1, VID | PCP);
+            tags::look_at_tci(self.wc, 0, PCP);
+            tags::look_at_tci(self.wc, 1, VID | PCP);
         }
-        outside.put(&mut self.flow, port.priority_tags);
+        outside.put(self.flow, port.priority_tags);
         match self.bridge.bonds.of(port.number) {
             Some(bond) => self.output_to_bond(port, bond, outside.outer_vid()),
             None => self.output_to(port.number, false, false),
         }
-        before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(&mut self.flow, i, tag));
+        before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(self.flow, i, tag));
     }
 }

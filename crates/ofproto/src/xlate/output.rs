@@ -51,7 +51,7 @@ impl<'a> Translator<'a> {
 
     /// `output:FIELD[…]`.
     pub(super) fn output_to_field(&mut self, src: SubField, max_len: u16, last: bool) {
-        let port = src.get(&self.flow);
+        let port = src.get(self.flow);
         match u16::try_from(port) {
             Ok(port) => {
                 self.detail(&format!("output port is {port}"));
@@ -220,15 +220,15 @@ impl<'a> Translator<'a> {
         let (here, flow) = (self.bridge, Box::new(self.flow.clone()));
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
-        let tunnel_mask = Tunnel::of(&self.wc);
+        let tunnel_mask = Tunnel::of(self.wc);
         let mirrors = self.mirrors;
         if bridge.id != here.id {
             self.mirrors = 0;
         }
         self.flow.set_number(layout::IN_PORT, peer.number.0.into());
         self.flow.set_number(layout::METADATA, 0);
-        Tunnel::NONE.put(&mut self.flow);
-        Tunnel::NONE.put(&mut self.wc);
+        Tunnel::NONE.put(self.flow);
+        Tunnel::NONE.put(self.wc);
         self.flow.lines[layout::REGS.line()] = Line::ZERO;
         self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         self.forget_connection();
@@ -244,10 +244,10 @@ impl<'a> Translator<'a> {
             self.end_of_pipeline();
         }
         self.close(section);
-        (self.bridge, self.flow) = (here, *flow);
+        (self.bridge, *self.flow) = (here, *flow);
         (self.was_mpls, self.conntracked) = (was_mpls, conntracked);
         (self.stack, self.action_set) = (stack, action_set);
-        tunnel_mask.put(&mut self.wc);
+        tunnel_mask.put(self.wc);
         if bridge.id != here.id {
             self.mirrors = mirrors;
         }

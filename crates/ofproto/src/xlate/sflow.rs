@@ -65,7 +65,7 @@ impl Translator<'_> {
             meter,
             input: in_port.and_then(PortConfig::datapath).map_or(0, |port| settings.ifindex(port)),
             output: Output::to(count, last.map_or(0, |port| settings.ifindex(port))),
-            dst_tci: tags::tag(&self.base, 0).tci,
+            dst_tci: tags::tag(self.base, 0).tci,
             ingress_protocol,
             ingress_port,
             egress: path.tunnel().filter(|_| count == 1),

@@ -24,7 +24,7 @@ impl Translator<'_> {
             return false;
         }
         self.depend_on(Dependency::Port(port.number));
-        if ethertype_of(&self.flow) != sluice_lacp::ETHERTYPE {
+        if ethertype_of(self.flow) != sluice_lacp::ETHERTYPE {
             return false;
         }
         self.commit();
@@ -53,11 +53,11 @@ impl Translator<'_> {
                 return false;
             }
         }
-        if ethertype_of(&self.flow) != ethertype::IPV4 {
+        if ethertype_of(self.flow) != ethertype::IPV4 {
             return false;
         }
         self.wc.get_mut(layout::NW_PROTO).fill(0xff);
-        if ip_proto_of(&self.flow) != ip_proto::UDP || self.number(layout::NW_FRAG) & LATER != 0 {
+        if ip_proto_of(self.flow) != ip_proto::UDP || self.number(layout::NW_FRAG) & LATER != 0 {
             return false;
         }
         self.wc.get_mut(layout::TP_DST).fill(0xff);

@@ -50,8 +50,6 @@ pub(crate) struct XlateIn<'a> {
 /// What a translation yields; `struct xlate_out` in Open vSwitch.
 pub(crate) struct XlateOut {
     pub actions: Vec<Action>,
-    /// The megaflow's mask.
-    pub mask: PacketKey,
     /// Only if it is traced.
     pub trace: Option<Box<XlateTrace>>,
     pub xcache: Vec<XcEntry>,
@@ -85,12 +83,12 @@ pub(super) fn dropped_from_output(port: &PortConfig) -> String {
     format!("dropping packet received on port {}, which is reserved exclusively for mirroring", port.name)
 }
 
-/// The bridge that a translation begins in and the key it begins with, which has an OpenFlow port.
-fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, FlowKey)> {
+/// The bridge that a translation begins in, and the OpenFlow port of a key that has one of the datapath.
+fn first_bridge(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, Option<OfPort>)> {
     let key = match xin.start {
         XlateStart::Datapath(key) => key,
-        XlateStart::Bridge(bridge, flow) => return Some((bridge, flow.clone())),
-        XlateStart::Paused(frozen, flow) => return Some((frozen.bridge, flow.clone())),
+        XlateStart::Bridge(bridge, _) => return Some((bridge, None)),
+        XlateStart::Paused(frozen, _) => return Some((frozen.bridge, None)),
     };
     let (bridge, port) = match state.port_of(key) {
         Some(known) => known,
@@ -100,9 +98,7 @@ fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Optio
             (frozen.bridge, frozen.in_port)
         }
     };
-    let mut flow = FlowKey::of_packet(key);
-    flow.set_number(layout::IN_PORT, port.0.into());
-    Some((bridge, flow))
+    Some((bridge, Some(port)))
 }
 
 /// The options of Geneve that a packet came with; out of line, since few come with any.
@@ -113,25 +109,36 @@ fn options_of(xin: &XlateIn<'_>) -> Option<Box<OptionBytes>> {
 }
 
 impl<'a> Translator<'a> {
-    /// Translates. `None` if no bridge has the port.
+    /// Translates. `None` if no bridge has the port. `mask` becomes the megaflow's: it is the caller's, since a key of eight
+    /// lines would be copied at each return.
     pub fn run(
         state: &'a SwitchState,
         shared: &'a Shared,
         xin: &XlateIn<'_>,
+        mask: &mut PacketKey,
         tracer: Option<&'a mut Tracer>,
     ) -> Option<XlateOut> {
-        let (bridge, mut flow) = initial_key(state, shared, xin)?;
+        let (bridge, in_port) = first_bridge(state, shared, xin)?;
         let bridge = state.bridge(bridge)?;
-        flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
+        let mut original = match xin.start {
+            XlateStart::Datapath(key) => FlowKey::of_packet(key),
+            XlateStart::Bridge(_, flow) | XlateStart::Paused(_, flow) => flow.clone(),
+        };
+        if let Some(port) = in_port {
+            original.set_number(layout::IN_PORT, port.0.into());
+        }
+        original.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         let options = options_of(xin);
         let is_unfit = match options.as_deref().map(|list| bridge.tunnel_options.read(list)) {
             Some(Ok(fields)) => {
-                flow.tun_metadata = fields;
+                original.tun_metadata = fields;
                 false
             }
             read => read.is_some(),
         };
-        let mut base = flow.clone();
+        let mut flow = original.clone();
+        let mut base = original.clone();
+        let mut wc = FlowKey::ZERO;
         // The datapath does not keep the tunnel metadata of a received packet.
         Tunnel::NONE.put(&mut base);
         let mut translator = Translator {
@@ -139,16 +146,16 @@ impl<'a> Translator<'a> {
             shared,
             bridge,
             now_ms: xin.now_ms,
-            ingress: (bridge.id, OfPort(flow.number(layout::IN_PORT) as u16)),
+            ingress: (bridge.id, OfPort(original.number(layout::IN_PORT) as u16)),
             side_effects: xin.side_effects,
             packet_len: xin.packet_len,
             may_wait: xin.may_wait,
             is_busy: Cell::new(false),
-            original: flow.clone(),
-            flow,
-            base,
+            original: &mut original,
+            flow: &mut flow,
+            base: &mut base,
             options,
-            wc: FlowKey::ZERO,
+            wc: &mut wc,
             out: Vec::new(),
             out_bytes: 0,
             xcache: Vec::with_capacity(XCACHE_ENTRIES),
@@ -192,7 +199,7 @@ impl<'a> Translator<'a> {
         } else {
             translator.begin(xin);
         }
-        Some(translator.finish())
+        Some(translator.finish(mask))
     }
 
     /// Drops a packet with an option of another length than the field's, or with one that is critical and has no field.
@@ -374,15 +381,12 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn finish(&mut self) -> XlateOut {
+    fn finish(&mut self, mask: &mut PacketKey) -> XlateOut {
         if self.failure.is_none() {
             self.tidy_mask();
         }
-        let (wc, original, flow) = (&self.wc, &self.original, &self.flow);
-        let trace = self
-            .tracer
-            .is_some()
-            .then(|| Box::new(XlateTrace { wc: wc.clone(), original: original.clone(), flow: flow.clone() }));
+        let keys = || XlateTrace { wc: self.wc.clone(), original: self.original.clone(), flow: self.flow.clone() };
+        let trace = self.tracer.is_some().then(|| Box::new(keys()));
         if let Some(failure) = self.failure {
             self.tidy_mask();
             self.out.clear();
@@ -399,10 +403,9 @@ impl<'a> Translator<'a> {
         if is_oversize && self.side_effects {
             Limit::ActionList.hit();
         }
-        let mask = self.datapath_mask();
+        self.put_datapath_mask(mask);
         XlateOut {
             actions: std::mem::take(&mut self.out),
-            mask,
             trace,
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
@@ -418,12 +421,12 @@ impl<'a> Translator<'a> {
     /// Removes bits from the mask that packets do not have, or that this packet did not have.
     fn tidy_mask(&mut self) {
         use layout::*;
-        let wc = &mut self.wc;
+        let wc = &mut *self.wc;
         wc.lines[REGS.line()] = sluice_flow::Line::ZERO;
         [METADATA, ACTSET_OUTPUT, CONJ_ID].into_iter().for_each(|span| wc.get_mut(span).fill(0));
-        let is_icmp = match ethertype_of(&self.flow) {
-            ethertype::IPV4 => ip_proto_of(&self.flow) == ip_proto::ICMP,
-            ethertype::IPV6 => ip_proto_of(&self.flow) == ip_proto::ICMPV6,
+        let is_icmp = match ethertype_of(self.flow) {
+            ethertype::IPV4 => ip_proto_of(self.flow) == ip_proto::ICMP,
+            ethertype::IPV6 => ip_proto_of(self.flow) == ip_proto::ICMPV6,
             _ => false,
         };
         if is_icmp {
@@ -437,11 +440,11 @@ impl<'a> Translator<'a> {
         if self.flow.number(NW_FRAG) & 2 != 0 {
             [TP_SRC, TP_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
         }
-        if !is_mpls(&self.original) {
+        if !is_mpls(self.original) {
             (0..tags::MAX_LABELS).for_each(|i| tags::set_label(wc, i, 0));
         }
         for i in 0..tags::MAX_TAGS {
-            if !ethertype::is_vlan(tags::tag(&self.original, i).tpid) {
+            if !ethertype::is_vlan(tags::tag(self.original, i).tpid) {
                 tags::set_tag(wc, i, tags::Tag::default());
             }
         }
@@ -457,23 +460,22 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The mask for the datapath. It always tells whether there are tags: actions of a translation without tags would
+    /// Writes the mask for the datapath. It always tells whether there are tags: actions of a translation without tags would
     /// do the wrong thing to a packet with one. The bits of the outer tag are those that OVS's datapath adds; that of
     /// the inner tag is added only here. Tags behind the limit are in no packet's key.
-    fn datapath_mask(&self) -> PacketKey {
-        let mut mask = self.wc.clone();
-        if tags::tag(&mask, 0).tci == 0 {
-            tags::look_at_tci(&mut mask, 0, tags::VID | tags::CFI);
+    fn put_datapath_mask(&mut self, mask: &mut PacketKey) {
+        let wc = &mut *self.wc;
+        if tags::tag(wc, 0).tci == 0 {
+            tags::look_at_tci(wc, 0, tags::VID | tags::CFI);
         }
-        if u64::from(tags::tag(&self.original, 0).tci) & tags::CFI != 0 {
-            tags::look_at_tci(&mut mask, 1, tags::CFI);
+        if u64::from(tags::tag(self.original, 0).tci) & tags::CFI != 0 {
+            tags::look_at_tci(wc, 1, tags::CFI);
         }
-        tags::cut(&mut mask, self.state.vlan_limit);
-        let mut mask = mask.packet_mask();
+        tags::cut(wc, self.state.vlan_limit);
+        wc.copy_packet_mask(mask);
         if let Some(options) = self.options_mask() {
             mask.put_options_mask(&options);
         }
-        mask
     }
 
     /// The datapath port of a port of this bridge.

@@ -8,7 +8,8 @@ use crate::table_counts::TableCounts;
 use crate::trace::TraceKind;
 use crate::trace_command::port_names;
 use crate::xlate_cache::XcEntry;
-use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
+use sluice_flow::layout::{self, Span};
+use sluice_flow::{DEFAULT_PRIORITY, Match, OfPort, PortNames};
 use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ pub(super) enum SearchBy {
     /// The original tuple of the packet's connection instead of the packet's own addresses and ports.
     Connection,
 }
+
+/// The fields that a search may see otherwise than actions do.
+const SEARCHED_SPANS: [Span; 3] = [layout::IN_PORT, layout::TP_SRC, layout::TP_DST];
 
 /// What happens to packets that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,21 +161,28 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Searches the current table for a packet from `in_port`.
-    #[inline(never)] // keeps its copy of the key out of nested stack frames
+    /// Searches the current table for a packet from `in_port`. The key has what the search is to see only meanwhile: a copy
+    /// of it for each search would cost more than most searches.
     fn search(&mut self, in_port: OfPort) -> SearchResult<'a> {
+        let kept = SEARCHED_SPANS.map(|span| self.flow.number(span));
+        let is_fragment = self.prepare_search(in_port);
+        let found = self.search_prepared(is_fragment);
+        SEARCHED_SPANS.into_iter().zip(kept).for_each(|(span, value)| self.flow.set_number(span, value));
+        found
+    }
+
+    fn search_prepared(&mut self, is_fragment: bool) -> SearchResult<'a> {
         let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return SearchResult::Nothing };
-        let (key, is_fragment) = self.search_key(in_port);
         if is_fragment && self.bridge.fragments == FragmentMode::Drop {
-            self.note_search(&table.counts, true, &key);
+            self.note_search(&table.counts, true);
             return SearchResult::Fragment;
         }
         // The bits so far were looked at by the action that leads here.
         self.attribute_to_actor();
         let version = self.state.tables_version;
         let rules = table.rules.as_deref();
-        let found = rules.and_then(|rules| rules.lookup(&key, version, Some(&mut self.wc))).map(|r| r.payload());
-        self.note_search(&table.counts, found.is_some(), &key);
+        let found = rules.and_then(|rules| rules.lookup(self.flow, version, Some(&mut *self.wc))).map(|r| r.payload());
+        self.note_search(&table.counts, found.is_some());
         let (bridge, number) = (self.bridge, self.table);
         self.attribute(|_| format!("search of table {number}, bridge \"{}\"", bridge.name()));
         match found {
@@ -183,20 +194,21 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The key of a search for a packet from `in_port`, and whether it is a fragment.
-    fn search_key(&self, in_port: OfPort) -> (FlowKey, bool) {
-        let mut key = self.flow.clone();
+    /// Makes the key that of a search for a packet from `in_port`; whether the packet is a fragment. Changes no field but
+    /// [`SEARCHED_SPANS`].
+    fn prepare_search(&mut self, in_port: OfPort) -> bool {
         // The mask of every IP packet has the fragment bits.
-        let is_fragment = key.number(layout::NW_FRAG) & 1 != 0;
+        let is_fragment = self.number(layout::NW_FRAG) & 1 != 0;
         if is_fragment && self.bridge.fragments == FragmentMode::Normal {
-            [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
+            [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| self.flow.set_number(span, 0));
         }
-        key.set_number(layout::IN_PORT, in_port.0.into());
-        (key, is_fragment)
+        self.flow.set_number(layout::IN_PORT, in_port.0.into());
+        is_fragment
     }
 
-    fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool, key: &FlowKey) {
-        let key = SearchKey::new(&self.original, key);
+    /// Notes a search with the key as it is.
+    fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool) {
+        let key = SearchKey::new(self.original, self.flow);
         let (bridge, table, counts) = (self.bridge.id, self.table, Arc::clone(counts));
         self.xcache.push(XcEntry::Table { bridge, table, matched, counts, key, times: 1 });
     }
@@ -216,8 +228,11 @@ impl<'a> Translator<'a> {
         };
         let section = self.open(TraceKind::Table, || format!("{table:2}. {text}"));
         if let SearchResult::Rule(rule) = found {
-            let (key, _) = self.search_key(in_port);
-            for clause in self.clauses(rule, &key) {
+            let flow = self.flow.clone();
+            self.prepare_search(in_port);
+            let clauses = self.clauses(rule, self.flow);
+            *self.flow = flow;
+            for clause in clauses {
                 self.say(TraceKind::Detail, || format!("conj. {}", clause.display(&names)));
             }
         }

@@ -55,30 +55,30 @@ impl Translator<'_> {
     /// Outputs to a tunnel: the packet leaves by the datapath port that serves it, with the tunnel's fields beside it.
     /// Later actions do not see what the port has set of them.
     pub(super) fn output_to_tunnel(&mut self, port: OfPort, tunnel: &TunnelPort, output: TunnelOutput) {
-        let before = Tunnel::of(&self.flow);
+        let before = Tunnel::of(self.flow);
         self.set_tunnel_fields(&tunnel.config);
-        if destination(&self.flow) == destination(&self.original) {
-            before.put(&mut self.flow);
+        if destination(self.flow) == destination(self.original) {
+            before.put(self.flow);
             return self.warn("Not tunneling to our own address");
         }
         if tunnel.config.payload == PayloadKind::Bare {
-            if tags::tag(&self.flow, 0).tci != 0 {
-                before.put(&mut self.flow);
+            if tags::tag(self.flow, 0).tci != 0 {
+                before.put(self.flow);
                 self.no_output = DropReason::TunnelPush;
                 return self.warn("a packet with a VLAN tag cannot leave without an Ethernet header");
             }
-            self.flow.set_bare_type(Some(ethertype_of(&self.flow)));
+            self.flow.set_bare_type(Some(ethertype_of(self.flow)));
         }
         self.xcache.extend(self.bridge.vport_counts.get(&port).cloned().map(XcEntry::VportTx));
         if self.can(Feature::TnlPushPop) {
             self.detail("output to native tunnel");
             self.commit();
             self.push_tunnel(tunnel, output);
-            before.put(&mut self.flow);
+            before.put(self.flow);
         } else {
             self.detail("output to kernel tunnel");
             self.commit_tunnel(tunnel.config.kind);
-            before.put(&mut self.flow);
+            before.put(self.flow);
             self.commit();
             self.emit(Action::Output(tunnel.backend));
         }
@@ -87,8 +87,8 @@ impl Translator<'_> {
 
     /// Sets the fields that the port's configuration does not leave to rules.
     fn set_tunnel_fields(&mut self, config: &TunnelConfig) {
-        put_address(&mut self.flow, config.local, layout::TUN_IPV4_SRC, layout::TUN_IPV6_SRC);
-        put_address(&mut self.flow, config.remote, layout::TUN_IPV4_DST, layout::TUN_IPV6_DST);
+        put_address(self.flow, config.local, layout::TUN_IPV4_SRC, layout::TUN_IPV6_SRC);
+        put_address(self.flow, config.remote, layout::TUN_IPV4_DST, layout::TUN_IPV6_DST);
         self.flow.set_number(layout::TUN_TP_DST, config.dst_port.into());
         if let Some(id) = config.out_key.number() {
             self.flow.set_number(layout::TUN_ID, id);
@@ -144,12 +144,12 @@ impl Translator<'_> {
     /// Emits the tunnel's fields, if the datapath's packet has others. Of the fields that are of one type only, those of
     /// another are left out.
     fn commit_tunnel(&mut self, kind: TunnelKind) {
-        let tunnel = Tunnel::of(&self.flow);
-        if tunnel == Tunnel::of(&self.base) {
+        let tunnel = Tunnel::of(self.flow);
+        if tunnel == Tunnel::of(self.base) {
             return;
         }
-        tunnel.clone().put(&mut self.base);
-        let mut key = TunnelKey::of_flow(&self.flow);
+        tunnel.clone().put(self.base);
+        let mut key = TunnelKey::of_flow(self.flow);
         if kind != TunnelKind::Gtpu {
             (key.gtpu_flags, key.gtpu_msgtype) = (0, 0);
         }
@@ -180,7 +180,7 @@ impl Translator<'_> {
     pub(super) fn look_at_options(&mut self) {
         let kept = self.original.tun_metadata.present() & self.flow.tun_metadata.present();
         for field in (0..TUN_METADATA_FIELDS).filter(|i| kept >> i & 1 != 0).filter_map(FieldId::tun_metadata) {
-            field.field().set_mask_wide(&mut self.wc, field.field().all_ones_wide());
+            field.field().set_mask_wide(self.wc, field.field().all_ones_wide());
         }
     }
 

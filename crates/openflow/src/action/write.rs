@@ -4,7 +4,7 @@
 
 use super::{EXPERIMENTER, declared, large, nested, put_bits_and_field};
 use crate::Version::{self, V10, V11, V15};
-use crate::oxm::{Numbering, put_entry, put_field_header, put_option};
+use crate::oxm::{Numbering, is_whole_option, put_entry, put_field_header, put_option};
 use crate::wire::Writer;
 use sluice_flow::field::{Field, FieldId, ones};
 use sluice_flow::{Mac, OfPort, SubField, Wide};
@@ -250,7 +250,7 @@ fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Versio
 /// The same of a tunnel's option.
 fn put_set_option(set: &SetOption, version: Version, w: &mut Writer) {
     let field = set.field.field();
-    let is_whole = set.mask == field.all_ones_wide();
+    let is_whole = is_whole_option(field, set.mask, w);
     if version >= Version::V12 && (is_whole || version == V15) {
         let mask = (!is_whole).then_some(set.mask);
         return put_first(ActionId::SetField, version, w, |w| {

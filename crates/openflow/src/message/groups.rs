@@ -248,7 +248,7 @@ fn put_selection(s: &Selection, version: Version, w: &mut Writer) {
     if s.method.is_empty() {
         return;
     }
-    let mut body = Writer::default();
+    let mut body = w.part();
     body.u32(NETRONOME);
     body.u32(SELECTION_METHOD);
     body.zeros(4);

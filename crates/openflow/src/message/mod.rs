@@ -34,7 +34,7 @@ use crate::flow_removed::FlowRemoved;
 use crate::frame::{HEADER_SIZE, Header};
 use crate::packet_in::{PacketIn, PacketOut};
 use crate::wire::{Reader, Writer};
-use crate::{Error, Version};
+use crate::{Error, OptionLengths, Version};
 use connection::{AsyncMasks, BundleAdd, BundleControl, RoleMessage, RoleStatus, TableStatus};
 use ct_flush::CtFlush;
 use flow_mod::FlowModMessage;
@@ -153,8 +153,14 @@ impl Message {
 
     /// Writes the message. A multipart reply that does not fit into one message becomes several.
     pub fn write(&self, version: Version, xid: u32) -> Vec<u8> {
+        self.write_with(&OptionLengths::default(), version, xid)
+    }
+
+    /// [`Message::write`] for a peer of a bridge, with tunnel options as long as the bridge maps them. Else they have as many
+    /// words as their values take, and the peer takes what is missing for zeros.
+    pub fn write_with(&self, options: &OptionLengths, version: Version, xid: u32) -> Vec<u8> {
         let begin = |kind: u8| {
-            let mut w = Writer::default();
+            let mut w = Writer::new(options.clone());
             w.u8(version as u8);
             w.u8(kind);
             w.u16(0);

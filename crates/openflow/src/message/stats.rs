@@ -285,7 +285,7 @@ impl StatsReply {
             w
         };
         let mut parts = vec![fresh()];
-        let mut scratch = Writer::default();
+        let mut scratch = parts[0].part();
         self.each_item(version, &mut |put| {
             scratch.bytes.clear();
             put(&mut scratch);

@@ -218,15 +218,16 @@ pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error
 pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Writer) {
     let field = field.field();
     match numbered(field, numbering) {
-        Some(oxm) => OxmHeader::put(width(field, 0), oxm, false, w),
+        Some(oxm) => OxmHeader::put(width(field, 0, w), oxm, false, w),
         None => w.u32(0),
     }
 }
 
-/// Writes the header of a field, if it has a number.
+/// Writes the header of a field as a table's features name it, if it has a number. A tunnel option has there the most bytes
+/// that one may have.
 pub(crate) fn put_header(field: &Field, has_mask: bool, numbering: Numbering, w: &mut Writer) {
     if let Some(oxm) = numbered(field, numbering) {
-        OxmHeader::put(width(field, 0), oxm, has_mask, w);
+        OxmHeader::put(field.n_bytes, oxm, has_mask, w);
     }
 }
 
@@ -246,7 +247,13 @@ pub(crate) fn put_entry(field: &'static Field, value: u128, mask: Option<u128>, 
 /// [`put_entry`] of a tunnel's option.
 pub(crate) fn put_option(field: &Field, value: Wide, mask: Option<Wide>, numbering: Numbering, w: &mut Writer) {
     let Some(oxm) = numbered(field, numbering) else { return };
-    let width = width(field, value.or(&mask.unwrap_or_default()).bit_len());
+    let width = match mask.filter(|_| length(field, w).is_none()) {
+        Some(mask) => width(field, value.or(&mask).bit_len(), w),
+        None => width(field, value.bit_len(), w),
+    };
+    let all = Wide::ones(8 * width as u32);
+    // A mask of all bits is none. An option without bytes has the mask of one that only has to be there.
+    let mask = mask.map(|mask| mask.and(&all)).filter(|mask| *mask != all || width == 0 || length(field, w).is_none());
     OxmHeader::put(width, oxm, mask.is_some(), w);
     w.put(&value.to_be(width));
     if let Some(mask) = mask {
@@ -254,10 +261,26 @@ pub(crate) fn put_option(field: &Field, value: Wide, mask: Option<Wide>, numberi
     }
 }
 
-/// The bytes in which a number of the field is written. Tunnel options are as long as bridges map them, which is not known
-/// here: as many words are written as the number takes, at least one, and peers take what is missing for zeros.
-fn width(field: &Field, n_bits: u32) -> usize {
-    if field.is_wide() { 4 * n_bits.div_ceil(32).max(1) as usize } else { field.n_bytes }
+/// The bytes of a tunnel option in the writer's messages, if it is known what the bridge maps it to.
+fn length(field: &Field, w: &Writer) -> Option<usize> {
+    w.option_lengths.get(field.id.tunnel_option()?)
+}
+
+/// Whether a mask has all bits that an option of the field has.
+pub(crate) fn is_whole_option(field: &Field, mask: Wide, w: &Writer) -> bool {
+    let all = length(field, w).map_or(field.all_ones_wide(), |length| Wide::ones(8 * length as u32));
+    all.and_not(&mask).is_zero() && !mask.is_zero()
+}
+
+/// The bytes in which a number of the field is written. A tunnel option is as long as the bridge maps it. If that is not known,
+/// or too short for the number, as many words are written as the number takes, at least one; peers take what is missing
+/// for zeros.
+fn width(field: &Field, n_bits: u32, w: &Writer) -> usize {
+    if !field.is_wide() {
+        return field.n_bytes;
+    }
+    let needed = 4 * n_bits.div_ceil(32) as usize;
+    length(field, w).map_or(needed.max(4), |length| length.max(needed))
 }
 
 /// Whether a number is a value of the field.

@@ -7,8 +7,8 @@ mod read;
 mod write;
 
 pub(crate) use entry::{
-    OxmEntry, basic_number, expect_settable, field_header, put_entry, put_field_header, put_header, put_option,
-    read_entry, read_nxm_field, valid_value,
+    OxmEntry, basic_number, expect_settable, field_header, is_whole_option, put_entry, put_field_header, put_header,
+    put_option, read_entry, read_nxm_field, valid_value,
 };
 pub(crate) use read::{
     Strictness, read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie,

@@ -4,7 +4,7 @@ use super::entry::{OxmEntry, read_entry, valid_value};
 use crate::wire::Reader;
 use crate::{Error, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
-use sluice_flow::{Match, Wide, layout};
+use sluice_flow::{FieldValue, Match, Wide, layout};
 
 /// `OFPMT_OXM`: the type of match that OpenFlow 1.2 and later have. Like Open vSwitch, this reads both types in each
 /// version that has a type of match at all.
@@ -142,16 +142,17 @@ fn place_of_its_own(field: &Field) -> Place {
 
 /// Reads what [`super::put_field_masks`] writes: fields whose value is a mask of their bits, in the order of
 /// their ids.
-pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Vec<(FieldId, u128)>, Error> {
-    let mut masks: Vec<(FieldId, u128)> = Vec::new();
+pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Vec<(FieldId, FieldValue)>, Error> {
+    let mut masks: Vec<(FieldId, FieldValue)> = Vec::new();
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            OxmEntry::Field { field, .. } if masks.iter().any(|(id, _)| *id == field.id) => {
+            OxmEntry::Field { field, .. } | OxmEntry::Option { field, .. }
+                if masks.iter().any(|(id, _)| *id == field.id) =>
+            {
                 return Err(Error::MatchDupField);
             }
-            OxmEntry::Field { field, value, .. } => masks.push((field.id, value)),
-            // What a group hashes of an option is its low bits.
-            OxmEntry::Option { field, bits, .. } => masks.push((field.id, bits[0].low())),
+            OxmEntry::Field { field, value, .. } => masks.push((field.id, value.into())),
+            OxmEntry::Option { field, bits, .. } => masks.push((field.id, bits[0].into())),
             OxmEntry::Cookie { .. } | OxmEntry::Unknown => return Err(Error::MatchBadField),
         }
     }

@@ -5,7 +5,7 @@ use super::entry::{put_entry, put_option};
 use crate::wire::Writer;
 use crate::{Version, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
-use sluice_flow::{Match, layout};
+use sluice_flow::{FieldValue, Match, layout};
 
 /// `OFPMT_OXM`.
 const MATCH_OXM: u16 = 1;
@@ -159,6 +159,11 @@ fn is_meant(matches: &Match, field: &Field) -> bool {
 }
 
 /// Writes every field with its mask as the value.
-pub(crate) fn put_field_masks(masks: &[(FieldId, u128)], numbering: Numbering, w: &mut Writer) {
-    masks.iter().for_each(|(id, mask)| put_entry(id.field(), *mask, None, numbering, w));
+pub(crate) fn put_field_masks(masks: &[(FieldId, FieldValue)], numbering: Numbering, w: &mut Writer) {
+    for (id, mask) in masks {
+        match id.field() {
+            field if field.is_wide() => put_option(field, mask.wide(), None, numbering, w),
+            field => put_entry(field, mask.low(), None, numbering, w),
+        }
+    }
 }
