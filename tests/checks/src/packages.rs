@@ -23,7 +23,8 @@ pub fn metadata_with_dependencies() -> Value {
 
 fn ask(options: &[&str]) -> Value {
     let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--offline", "--format-version", "1"])
+        // Not `--offline`: it asks for crates that no build of the tests alone has fetched.
+        .args(["metadata", "--format-version", "1"])
         .args(options)
         .current_dir(root())
         .output()

@@ -4,83 +4,12 @@
 
 use crate::dpdk_environment::{DetachError, Dump};
 use parking_lot::Mutex;
+use sluice_dpdk_sys::*;
 use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolId, PoolTicket};
-use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
+use sluice_packet::{BATCH_MAX, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// `struct sluice_port_conf` of shim.c.
-#[repr(C)]
-struct RawConf {
-    n_rxq: u16,
-    n_txq: u16,
-    n_rxd: u16,
-    n_txd: u16,
-    mtu: u16,
-}
-
-/// `struct sluice_port_info` of shim.c.
-#[repr(C)]
-struct RawInfo {
-    max_rxq: u16,
-    max_txq: u16,
-    mtu: u16,
-    mac: [u8; 6],
-}
-
-/// `struct sluice_port_details` of shim.c. The texts end with a zero byte.
-#[repr(C)]
-struct RawDetails {
-    numa: i32,
-    min_rx_bufsize: u32,
-    max_mac_addrs: u32,
-    max_hash_mac_addrs: u32,
-    link_mbps: u32,
-    max_rxq: u16,
-    max_txq: u16,
-    max_vfs: u16,
-    max_vmdq_pools: u16,
-    is_full_duplex: u8,
-    driver: [u8; 63],
-    bus: [u8; 64],
-}
-
-/// Takes a piece of DPDK's log: its level, its bytes and how many they are.
-type LogLine = extern "C" fn(u32, *const c_char, usize);
-
-unsafe extern "C" {
-    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char, keeps_cores: c_int, log: LogLine) -> c_int;
-    fn sluice_strerror(err: c_int) -> *const c_char;
-    fn sluice_version() -> *const c_char;
-    fn sluice_dump(what: c_uint, pool: *mut c_void, len: *mut usize) -> *mut c_char;
-    fn sluice_log_set(pattern: *const c_char, level: u32) -> c_int;
-    fn sluice_pool_create(name: *const c_char, n: c_uint, room: u16) -> *mut c_void;
-    fn sluice_pool_available(pool: *mut c_void) -> c_uint;
-    fn sluice_pool_take(pool: *mut c_void, out: *mut *mut c_void, n: c_uint) -> c_uint;
-    fn sluice_pool_data_at() -> c_uint;
-    fn sluice_pool_headroom() -> u16;
-    fn sluice_pool_give(mbufs: *const *mut c_void, n: c_uint);
-    fn sluice_find(devargs: *const c_char, port: *mut u16) -> c_int;
-    fn sluice_attach(devargs: *const c_char, port: *mut u16, attached: *mut c_int) -> c_int;
-    fn sluice_siblings(port: u16, out: *mut u16, n: c_uint) -> c_uint;
-    fn sluice_detach(port: u16) -> c_int;
-    fn sluice_port_details(port: u16, out: *mut RawDetails) -> c_int;
-    fn sluice_port_set_link(port: u16, is_up: c_int) -> c_int;
-    fn sluice_port_info(port: u16, out: *mut RawInfo) -> c_int;
-    fn sluice_port_start(port: u16, conf: *const RawConf, pool: *mut c_void, step: *mut *const c_char) -> c_int;
-    fn sluice_port_stop(port: u16, detach: c_int);
-    fn sluice_port_link_up(port: u16) -> c_int;
-    fn sluice_port_stats(port: u16, out: *mut u64);
-    fn sluice_rx(port: u16, queue: u16, pool: u16, out: *mut Packet, n: c_uint, dropped: *mut c_uint) -> c_uint;
-    fn sluice_tx(port: u16, queue: u16, pool: u16, packets: *const Packet, n: c_uint) -> c_uint;
-}
-
-// `struct sluice_packet` of shim.c is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
-const _: () = {
-    use std::mem::offset_of;
-    assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24 && offset_of!(Packet, queue) == 28);
-};
 
 /// DPDK's text for an errno.
 pub fn strerror(err: c_int) -> String {
@@ -345,7 +274,7 @@ impl Device {
     }
 
     pub fn info(&self) -> Result<DeviceInfo, c_int> {
-        let mut raw = RawInfo { max_rxq: 0, max_txq: 0, mtu: 0, mac: [0; 6] };
+        let mut raw = PortInfo::default();
         // SAFETY: the port is attached and `raw` is writable.
         match unsafe { sluice_port_info(self.port, &mut raw) } {
             0 => Ok(DeviceInfo { max_rxq: raw.max_rxq, max_txq: raw.max_txq, mtu: raw.mtu, mac: raw.mac }),
@@ -355,7 +284,7 @@ impl Device {
 
     /// What it says of itself in the database; `None` if it is gone.
     pub fn details(&self) -> Option<DeviceDetails> {
-        let mut raw = RawDetails {
+        let mut raw = PortDetails {
             numa: 0,
             min_rx_bufsize: 0,
             max_mac_addrs: 0,
@@ -399,7 +328,7 @@ impl Device {
     /// Configures the queues and starts the device, which can be done once. An error says which step failed.
     pub fn start(self, queues: Queues, mtu: Option<u16>) -> Result<Started, (String, c_int)> {
         let Queues { n_rxq, n_txq, n_rxd, n_txd } = queues;
-        let conf = RawConf { n_rxq, n_txq, n_rxd, n_txd, mtu: mtu.unwrap_or(0) };
+        let conf = PortConf { n_rxq, n_txq, n_rxd, n_txd, mtu: mtu.unwrap_or(0) };
         let mut step = c"".as_ptr();
         // SAFETY: the port is attached, the pool is live, `conf` and `step` are valid for the call.
         match unsafe { sluice_port_start(self.port, &conf, self.pool.raw.as_ptr(), &mut step) } {
@@ -458,9 +387,6 @@ pub struct DeviceTxq {
     device: Arc<Device>,
     queue: u16,
 }
-
-/// `SLUICE_FOREIGN` of shim.c.
-const FOREIGN: c_uint = c_uint::MAX;
 
 /// There are packets of other pools than the device's in a batch; none was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -526,10 +452,6 @@ mod tests {
     use sluice_fate::{DropReason, Tally};
     use sluice_mem::{HeapPool, PoolConfig};
     use sluice_packet::Buffers;
-
-    unsafe extern "C" {
-        fn sluice_testing_hash(port: u16, queue: u16) -> c_int;
-    }
 
     /// Virtual devices do not hash, so a DPDK callback does it where a driver would. The only test here that starts
     /// DPDK.
