@@ -53,6 +53,10 @@ struct sluice_port_details {
     char driver[63], bus[64];
 };
 
+_Static_assert(sizeof(struct sluice_port_conf) == 10 && sizeof(struct sluice_port_info) == 12
+                   && sizeof(struct sluice_port_details) == 156,
+               "as shim.rs has them");
+
 /* Gets DPDK's log, a piece at a time. */
 static void (*log_line)(uint32_t level, const char *text, size_t len);
 
@@ -61,6 +65,15 @@ static ssize_t write_log(void *cookie, const char *text, size_t len)
     (void) cookie;
     log_line(rte_log_cur_msg_loglevel(), text, len);
     return (ssize_t) len;
+}
+
+/* Set for EAL threads that became such (`become_eal_thread`): they give their number back when they end. */
+static pthread_key_t registered;
+
+static void unregister(void *set)
+{
+    (void) set;
+    rte_thread_unregister();
 }
 
 /* Binds the calling thread to the first of the cores that the arguments name, unless it is to keep those that it has. */
@@ -75,7 +88,7 @@ int sluice_eal_init(int argc, char **argv, int keeps_cores, void (*log)(uint32_t
         rte_openlog_stream(stream);
     }
     keeps_cores = keeps_cores && pthread_getaffinity_np(pthread_self(), sizeof cores, &cores) == 0;
-    err = rte_eal_init(argc, argv) < 0 ? rte_errno : 0;
+    err = rte_eal_init(argc, argv) < 0 ? (rte_errno ? rte_errno : EIO) : pthread_key_create(&registered, unregister);
     if (keeps_cores) {
         pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
     }
@@ -136,21 +149,31 @@ unsigned sluice_pool_available(struct rte_mempool *pool)
     return rte_mempool_avail_count(pool);
 }
 
-/* Whether this thread is an EAL thread. DPDK knows too, but asking a shared library for a thread's variable is a call. */
-static __thread int is_eal_thread;
+/* Whether this thread has tried to become an EAL thread. DPDK knows of those that are, but asking a shared library for a
+ * thread's variable is a call. One for which there was no number left goes on without a mempool's cache. */
+static __thread int has_tried;
 
-/* A mempool's cache is per EAL thread; a PMD thread becomes one at its first burst. */
+/* A mempool's cache is per EAL thread; a PMD thread becomes one at its first burst. The next thread with its number goes on
+ * with its cache. */
+static __attribute__((noinline, cold)) void try_to_become_eal_thread(void)
+{
+    has_tried = 1;
+    if (rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() == 0) {
+        pthread_setspecific(registered, &registered);
+    }
+}
+
 static inline void become_eal_thread(void)
 {
-    if (unlikely(!is_eal_thread)) {
-        is_eal_thread = rte_lcore_id() != LCORE_ID_ANY || rte_thread_register() == 0;
+    if (unlikely(!has_tried)) {
+        try_to_become_eal_thread();
     }
 }
 
 typedef uint64_t __attribute__((may_alias)) packet_word;
 
-/* Writes a packet as four words: a store a field, eight of them, is what a description would take longest for. */
-static inline void describe(const struct rte_mbuf *m, uint16_t pool, struct sluice_packet *f)
+/* Writes a packet in four stores: one for each of its eight fields took longest of all. */
+static inline void packet_from_mbuf(const struct rte_mbuf *m, uint16_t pool, struct sluice_packet *f)
 {
     packet_word *words = (packet_word *) f;
     uint64_t data_off = m->data_off;
@@ -160,7 +183,7 @@ static inline void describe(const struct rte_mbuf *m, uint16_t pool, struct slui
     words[3] = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
 }
 
-/* What `describe` takes for granted; that the machine is little-endian, too. */
+/* What `packet_from_mbuf` takes for granted; that the machine is little-endian, too. */
 _Static_assert(sizeof(struct sluice_packet) == 32 && offsetof(struct sluice_packet, len) == 8
                    && offsetof(struct sluice_packet, headroom) == 12 && offsetof(struct sluice_packet, pool) == 14
                    && offsetof(struct sluice_packet, mbuf) == 16 && offsetof(struct sluice_packet, rss_hash) == 24
@@ -168,7 +191,7 @@ _Static_assert(sizeof(struct sluice_packet) == 32 && offsetof(struct sluice_pack
                "a packet's words");
 
 /* Tells an mbuf where its packet begins and ends. Nearly always it knows: reading costs less than three stores. */
-static inline struct rte_mbuf *prescribe(const struct sluice_packet *f)
+static inline struct rte_mbuf *mbuf_from_packet(const struct sluice_packet *f)
 {
     struct rte_mbuf *m = (struct rte_mbuf *) (uintptr_t) f->mbuf;
     uint16_t data_off = (uint16_t) (f->data - (uint8_t *) m->buf_addr);
@@ -332,7 +355,7 @@ int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct
 {
     struct rte_eth_dev_info info;
     struct rte_eth_conf conf;
-    uint16_t n_rxd = want->n_rxd, n_txd = want->n_txd;
+    uint16_t n_rxd = want->n_rxd, n_txd = want->n_txd, conf_mtu;
     int err;
 
     memset(&conf, 0, sizeof conf);
@@ -340,16 +363,17 @@ int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct
     if ((err = rte_eth_dev_info_get(port, &info)) != 0) {
         return -err;
     }
-    if (want->n_rxq > 1) {
+    /* A device hashes for its queues, or to tell the hash, and only if it knows how: DPDK refuses all other combinations. */
+    uint64_t tells_hash = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH;
+    uint64_t hashed = (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
+    if (hashed != 0 && (want->n_rxq > 1 || tells_hash != 0)) {
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-        conf.rx_adv_conf.rss_conf.rss_hf =
-            (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
+        conf.rx_adv_conf.rss_conf.rss_hf = hashed;
+        conf.rxmode.offloads |= tells_hash;
     }
-    if (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH) {
-        conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_RSS_HASH;
-    }
-    if (want->mtu) {
-        conf.rxmode.mtu = want->mtu;
+    /* Without one, DPDK takes 1500. */
+    if (want->mtu || rte_eth_dev_get_mtu(port, &conf_mtu) == 0) {
+        conf.rxmode.mtu = want->mtu ? want->mtu : conf_mtu;
     }
     *step = "configure";
     if ((err = rte_eth_dev_configure(port, want->n_rxq, want->n_txq, &conf)) != 0) {
@@ -422,7 +446,7 @@ unsigned sluice_rx(uint16_t port, uint16_t queue, uint16_t pool, struct sluice_p
             ++*dropped;
             continue;
         }
-        describe(m, pool, &out[kept++]);
+        packet_from_mbuf(m, pool, &out[kept++]);
     }
     return kept;
 }
@@ -443,7 +467,7 @@ unsigned sluice_tx(uint16_t port, uint16_t queue, uint16_t pool, const struct sl
         if (unlikely(packets[i].pool != pool)) {
             return SLUICE_FOREIGN;
         }
-        bufs[i] = prescribe(&packets[i]);
+        bufs[i] = mbuf_from_packet(&packets[i]);
     }
     return rte_eth_tx_burst(port, queue, bufs, (uint16_t) n);
 }

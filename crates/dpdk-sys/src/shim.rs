@@ -69,9 +69,10 @@ pub type LogLine = extern "C" fn(u32, *const c_char, usize);
 /// What [`sluice_tx`] returns if a packet is of another pool: `SLUICE_FOREIGN` of shim.c.
 pub const FOREIGN: c_uint = c_uint::MAX;
 
-// `struct sluice_packet` of shim.c is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
+// As shim.c has them. Its `struct sluice_packet` is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
 const _: () = {
     use std::mem::offset_of;
+    assert!(size_of::<PortConf>() == 10 && size_of::<PortInfo>() == 12 && size_of::<PortDetails>() == 156);
     assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24 && offset_of!(Packet, queue) == 28);
 };
 
