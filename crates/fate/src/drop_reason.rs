@@ -68,7 +68,7 @@ drop_reasons! {
     /// The transmit ring or device took no more.
     TxFull = "tx-full", "The receiver is slower than the sender. A guest: look at its CPU. A device: its rate, `n-txq-desc`, flow control.";
     /// Longer than the output port's MTU.
-    TxOversize = "tx-oversize", "Raise the port's MTU, or lower the senders'. Guests with segmentation offload are cut to size only for their own frames.";
+    TxOversize = "tx-oversize", "Raise the port's MTU, or lower the senders'. What guests leave to be segmented is split at the size that they ask for, not at this port's MTU.";
     /// No buffer was free for a copy of the packet.
     NoBuffer = "no-buffer", "A receiver holds all buffers: look for a guest that does not read. With DPDK raise `mbufs`.";
     /// No room in front of the packet for a header to be pushed.

@@ -55,6 +55,12 @@ pub struct Payload {
 }
 
 impl Layers {
+    /// Whether the Ethernet type stands in the Ethernet header (or a tag), where an IEEE 802.3 frame has its length.
+    #[inline]
+    pub fn is_ethernet_ii(&self) -> bool {
+        self.l2_end == ETHERNET_SIZE + self.vlans * VLAN_SIZE
+    }
+
     /// Parses the headers; `None` if the packet is shorter than an Ethernet header.
     ///
     /// It reads as many tags as a key holds.

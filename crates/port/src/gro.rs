@@ -1,9 +1,10 @@
-//! Generic receive offload: segments of one TCP connection that follow each other become one large frame again.
+//! Generic receive offload: consecutive segments of one TCP connection become one GSO frame again.
 //!
-//! A guest takes a large frame at the cost of one packet. Large frames that another guest left to split, and segments that
-//! come from a wire, go through the switch as ordinary packets; where they leave to a guest that takes large frames, they
-//! are merged. A large frame says how it is to be split: [`VnetHeader::segments`] gives the same segments, byte by byte.
-//! Since the guest does not check the sum of a large frame, that of each segment is checked before.
+//! A guest takes a GSO frame (a frame that stands for many segments) at the cost of one packet. Segments into which another
+//! guest's GSO frame was split, and those that come from a wire, go through the switch as ordinary packets; where they leave
+//! to a guest that takes GSO frames, they are merged. Such a frame says how it is to be split: [`VnetHeader::segments`] gives
+//! the same segments, byte by byte. Since the guest does not verify the checksum of a GSO frame, that of each segment is
+//! verified before.
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.1.6; Linux, Documentation/networking/segmentation-offloads.rst.
 
 use crate::offload::{FIN_AND_PUSH, VNET_HEADER, VnetHeader, pseudo_header, write_v4_checksum};
@@ -11,16 +12,16 @@ use arrayvec::ArrayVec;
 use sluice_packet::headers::{be16, be32, ip_proto};
 use sluice_packet::{Layers, Packet, checksum};
 
-/// The large frames that a guest takes.
+/// The GSO frames that a guest takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LargeFrames {
+pub(crate) struct GuestTso {
     /// Of TCP over IPv4.
     pub v4: bool,
     /// Of TCP over IPv6.
     pub v6: bool,
 }
 
-/// Bytes of headers that a large frame has at most: Ethernet, two tags, IP and TCP with all options. Segments with longer
+/// Bytes of headers that a GSO frame has at most: Ethernet, two tags, IP and TCP with all options. Segments with longer
 /// ones, as extension headers make them, are not merged.
 const HEADERS_MAX: usize = 14 + 2 * 4 + 60 + 60;
 
@@ -32,9 +33,9 @@ const TCP_MIN: usize = 20;
 
 const ACK: u8 = 0x10;
 
-/// Segments that are one large frame: its headers, behind which their payloads follow each other.
+/// Consecutive segments merged into one GSO frame: its headers. The payload stays in the packets.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct GsoFrame {
     /// How many packets it has.
     pub packets: usize,
     /// From the Ethernet header to the TCP header, its own included.
@@ -42,34 +43,38 @@ pub(crate) struct Merged {
     offload: VnetHeader,
 }
 
-impl Merged {
-    /// The packets at the beginning of `packets` that are one large frame, if these are two or more and it is one that the
-    /// guest takes.
-    pub fn of(packets: &[Packet], taken: LargeFrames) -> Option<Merged> {
+impl GsoFrame {
+    /// Merges as many packets from the front of `packets` as one GSO frame can have. `None` if that is fewer than two, or
+    /// the guest does not take such frames.
+    pub fn of(packets: &[Packet], tso: GuestTso) -> Option<GsoFrame> {
         let (first, others) = packets.split_first()?;
         let first = Segment::of(first.bytes())?;
-        let is_taken = if first.is_v6 { taken.v6 } else { taken.v4 };
+        let is_taken = if first.is_v6 { tso.v6 } else { tso.v4 };
         if !is_taken || first.flags() != ACK {
             return None;
         }
-        let (size, most) = (first.payload().len(), IP_MAX - (first.payload - first.l3));
-        let (mut count, mut carried, mut flags) = (1, size, ACK);
+        let (gso_size, payload_max) = (first.payload().len(), IP_MAX - (first.payload - first.l3));
+        let (mut count, mut payload, mut flags) = (1, gso_size, ACK);
         for packet in others {
             let Some(next) = Segment::of(packet.bytes()) else { break };
-            let more = next.payload().len();
-            let fits = flags == ACK && carried == count * size && more <= size && carried + more <= most;
-            if !fits || !next.continues(&first, carried, count) || !next.is_sound() {
+            let next_len = next.payload().len();
+            // A shorter segment, and one that pushes or finishes, is the last.
+            let fits = flags == ACK
+                && payload == count * gso_size
+                && next_len <= gso_size
+                && payload + next_len <= payload_max;
+            if !fits || !next.continues(&first, payload, count) || !next.has_valid_checksums() {
                 break;
             }
-            if count == 1 && !first.is_sound() {
+            if count == 1 && !first.has_valid_checksums() {
                 return None;
             }
-            (count, carried, flags) = (count + 1, carried + more, next.flags());
+            (count, payload, flags) = (count + 1, payload + next_len, next.flags());
         }
-        (count > 1).then(|| Merged {
+        (count > 1).then(|| GsoFrame {
             packets: count,
-            headers: first.headers_of_all(carried, flags),
-            offload: VnetHeader::large_tcp(first.is_v6, size as u16, first.l4 as u16),
+            headers: first.headers_of_all(payload, flags),
+            offload: VnetHeader::gso_tcp(first.is_v6, gso_size as u16, first.l4 as u16),
         })
     }
 
@@ -99,7 +104,10 @@ impl<'a> Segment<'a> {
     fn of(frame: &'a [u8]) -> Option<Self> {
         let layers = Layers::of(frame)?;
         let (ip, (proto, l4)) = (layers.ip?, layers.l4()?);
-        let is_whole = !ip.rerouted && ip.payload.is_some_and(|payload| payload.frag == 0) && ip.end == frame.len();
+        let is_whole = layers.is_ethernet_ii()
+            && !ip.rerouted
+            && ip.payload.is_some_and(|payload| payload.frag == 0)
+            && ip.end == frame.len();
         if proto != ip_proto::TCP || !is_whole {
             return None;
         }
@@ -128,7 +136,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Whether its checksums are right.
-    fn is_sound(&self) -> bool {
+    fn has_valid_checksums(&self) -> bool {
         let tcp = &self.frame[self.l4..];
         checksum::finish(self.pseudo_header(tcp.len()) + checksum::sum(tcp)) == 0
             && (self.is_v6 || checksum::internet(&self.frame[self.v4_header()]) == 0)
@@ -167,7 +175,7 @@ impl<'a> Segment<'a> {
         self.frame[..self.payload].iter().copied().collect()
     }
 
-    /// The headers of the large frame of which it is the first segment. In place of the checksum they have the sum of the
+    /// The headers of the GSO frame of which it is the first segment. In place of the checksum they have the sum of the
     /// pseudo header, as a guest expects it.
     fn headers_of_all(&self, payload: usize, flags: u8) -> ArrayVec<u8, HEADERS_MAX> {
         let (l3, l4, mut headers) = (self.l3, self.l4, self.headers());
@@ -194,10 +202,10 @@ pub(crate) mod tests {
     use sluice_testkit::frame;
     use std::sync::Arc;
 
-    const ALL: LargeFrames = LargeFrames { v4: true, v6: true };
+    const ALL: GuestTso = GuestTso { v4: true, v6: true };
 
-    /// A large frame of TCP as a guest sends it, and its virtio-net header.
-    pub(crate) fn large(
+    /// A GSO frame of TCP as a guest sends it, and its virtio-net header.
+    pub(crate) fn gso_frame(
         is_v6: bool,
         tags: u16,
         options: usize,
@@ -214,10 +222,10 @@ pub(crate) mod tests {
         let builder = builder.tcp(1000, 2000).tcp_flags(flags).tcp_options(&vec![1; 4 * options]).payload(&bytes);
         let frame = builder.build();
         let l4 = frame.len() - payload - 20 - 4 * options;
-        (frame, VnetHeader::large_tcp(is_v6, size, l4 as u16))
+        (frame, VnetHeader::gso_tcp(is_v6, size, l4 as u16))
     }
 
-    /// The segments of a large frame.
+    /// The segments of a GSO frame.
     pub(crate) fn segments(frame: &[u8], header: VnetHeader) -> Vec<Vec<u8>> {
         let mut segments = header.segments(frame).unwrap();
         let (mut out, mut all) = (vec![0; segments.longest()], Vec::new());
@@ -234,9 +242,20 @@ pub(crate) mod tests {
     }
 
     /// The frame that some packets become, whole.
-    fn whole(merged: &Merged, packets: &[Packet]) -> Vec<u8> {
+    fn whole(merged: &GsoFrame, packets: &[Packet]) -> Vec<u8> {
         let payloads = packets[..merged.packets].iter().flat_map(|packet| merged.payload(packet));
         merged.headers.iter().chain(payloads).copied().collect()
+    }
+
+    /// Completes the checksum of a merged frame, as if it were an ordinary one.
+    fn complete(whole: &mut [u8], merged: &GsoFrame) {
+        let mut header = merged.vnet_header(1);
+        header[1] = 0;
+        VnetHeader::read(&header).unwrap().complete(whole).unwrap();
+    }
+
+    fn has_valid_checksums(frame: &[u8]) -> bool {
+        Segment::of(frame).is_some_and(|segment| segment.has_valid_checksums())
     }
 
     /// A way in which a segment is not the one that is due.
@@ -258,19 +277,27 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// The segments of a large frame become that frame, as many of them as a batch has.
+        /// The segments of a GSO frame become that frame, as many of them as a batch has. The guest that completes its
+        /// checksum, as it may, has the frame as it was before it was split.
         #[test]
         fn segments_become_the_frame_that_they_were(
             is_v6: bool, tags in 0..3u16, options in 0..8usize, push: bool, payload in 2..20_000usize, size in 1..1400u16,
         ) {
             prop_assume!(payload > usize::from(size));
-            let (frame, header) = large(is_v6, tags, options, if push { 0x18 } else { 0x10 }, payload, size);
+            let (frame, header) = gso_frame(is_v6, tags, options, if push { 0x18 } else { 0x10 }, payload, size);
             let segments = segments(&frame, header);
-            let segments = &segments[..segments.len().min(BATCH_MAX)];
+            let all = segments.len();
+            let segments = &segments[..all.min(BATCH_MAX)];
             let packets = packets(segments);
-            let merged = Merged::of(&packets, ALL).unwrap();
+            let merged = GsoFrame::of(&packets, ALL).unwrap();
             prop_assert_eq!(merged.packets, segments.len());
-            prop_assert_eq!(self::segments(&whole(&merged, &packets), merged.offload), segments);
+            let mut whole = whole(&merged, &packets);
+            prop_assert_eq!(self::segments(&whole, merged.offload), segments);
+            complete(&mut whole, &merged);
+            prop_assert!(has_valid_checksums(&whole));
+            if segments.len() == all {
+                prop_assert_eq!(whole, frame);
+            }
         }
 
         /// What is merged of any packets, splits into these packets; nothing else is.
@@ -278,7 +305,7 @@ pub(crate) mod tests {
         fn what_is_merged_splits_into_the_same_packets(
             is_v6: bool, tags in 0..3u16, payload in 2..6000usize, size in 1..1400u16, at in any::<prop::sample::Index>(), fault in fault(),
         ) {
-            let (frame, header) = large(is_v6, tags, 3, 0x18, payload, size);
+            let (frame, header) = gso_frame(is_v6, tags, 3, 0x18, payload, size);
             let mut frames = segments(&frame, header);
             frames.truncate(BATCH_MAX - 1);
             let i = at.index(frames.len());
@@ -293,7 +320,7 @@ pub(crate) mod tests {
             }
             let packets = packets(&frames);
             for from in 0..packets.len() {
-                if let Some(merged) = Merged::of(&packets[from..], ALL) {
+                if let Some(merged) = GsoFrame::of(&packets[from..], ALL) {
                     let again = segments(&whole(&merged, &packets[from..]), merged.offload);
                     prop_assert_eq!(&again[..], &frames[from..from + merged.packets]);
                     prop_assert!(merged.packets > 1);
@@ -303,32 +330,57 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_guest_gets_the_large_frames_that_it_takes() {
-        for (is_v6, taken) in
-            [(false, LargeFrames { v4: false, v6: true }), (true, LargeFrames { v4: true, v6: false })]
-        {
-            let (frame, header) = large(is_v6, 0, 0, 0x10, 3000, 1000);
+    fn a_guest_gets_the_gso_frames_that_it_takes() {
+        for (is_v6, taken) in [(false, GuestTso { v4: false, v6: true }), (true, GuestTso { v4: true, v6: false })] {
+            let (frame, header) = gso_frame(is_v6, 0, 0, 0x10, 3000, 1000);
             let packets = packets(&segments(&frame, header));
-            assert!(Merged::of(&packets, taken).is_none() && Merged::of(&packets, ALL).is_some());
+            assert!(GsoFrame::of(&packets, taken).is_none() && GsoFrame::of(&packets, ALL).is_some());
         }
     }
 
     #[test]
-    fn a_segment_with_a_wrong_checksum_is_not_hidden_in_a_large_frame() {
-        let (frame, header) = large(false, 0, 0, 0x10, 4000, 1000);
+    fn a_segment_with_a_wrong_checksum_is_not_hidden_in_a_gso_frame() {
+        let (frame, header) = gso_frame(false, 0, 0, 0x10, 4000, 1000);
         for broken in 0..4 {
             let mut frames = segments(&frame, header);
             frames[broken][500] ^= 1;
-            let merged = Merged::of(&packets(&frames), ALL).map(|merged| merged.packets);
+            let merged = GsoFrame::of(&packets(&frames), ALL).map(|merged| merged.packets);
             assert_eq!(merged, (broken > 1).then_some(broken), "{broken}");
         }
     }
 
     #[test]
-    fn a_large_frame_is_an_ip_packet() {
-        // Two large frames that follow each other: 72,000 bytes together.
+    fn a_checksum_of_zero_stays_zero() {
+        let (mut frame, header) = gso_frame(false, 0, 0, 0x10, 2000, 1000);
+        // A payload that takes the first segment's sum to where its checksum is 0.
+        let payload = frame.len() - 2000;
+        let sum = be16(&segments(&frame, header)[0], payload - 4).unwrap();
+        let word = u32::from(be16(&frame, payload).unwrap()) + u32::from(sum);
+        frame[payload..payload + 2].copy_from_slice(&((word + (word >> 16)) as u16).to_be_bytes());
+        let segments = segments(&frame, header);
+        assert_eq!(be16(&segments[0], payload - 4), Some(0));
+        let packets = packets(&segments);
+        let merged = GsoFrame::of(&packets, ALL).unwrap();
+        assert_eq!(self::segments(&whole(&merged, &packets), merged.offload), segments);
+    }
+
+    #[test]
+    fn frames_with_a_length_of_their_own_are_not_merged() {
+        let (frame, header) = gso_frame(false, 0, 0, 0x10, 2000, 1000);
+        let snap = |segment: &Vec<u8>| {
+            let len = (segment.len() - 14 + 8) as u16;
+            [&segment[..12], &len.to_be_bytes(), &[0xaa, 0xaa, 3, 0, 0, 0], &segment[12..]].concat()
+        };
+        let packets = packets(&segments(&frame, header).iter().map(snap).collect::<Vec<_>>());
+        assert!(GsoFrame::of(&packets, ALL).is_none());
+        assert!(header.segments(&snap(&frame)).is_err());
+    }
+
+    #[test]
+    fn a_gso_frame_is_an_ip_packet() {
+        // Two GSO frames that follow each other: 72,000 bytes together.
         let size = 4000;
-        let (frame, header) = large(false, 0, 0, 0x10, 9 * size, size as u16);
+        let (frame, header) = gso_frame(false, 0, 0, 0x10, 9 * size, size as u16);
         let mut frames = segments(&frame, header);
         for i in 0..9 {
             let mut later = frames[i].clone();
@@ -345,7 +397,7 @@ pub(crate) mod tests {
             frames.push(later);
         }
         let packets = packets(&frames);
-        let merged = Merged::of(&packets, ALL).unwrap();
+        let merged = GsoFrame::of(&packets, ALL).unwrap();
         assert_eq!(merged.packets, 16, "the most of {size} bytes each in {IP_MAX}");
         assert_eq!(segments(&whole(&merged, &packets), merged.offload), frames[..16]);
     }

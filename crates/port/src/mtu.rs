@@ -26,8 +26,14 @@ impl Mtu {
     /// Whether `frame` is admitted.
     #[inline]
     pub fn admits(self, frame: &[u8]) -> bool {
+        self.admits_segment(frame, frame.len())
+    }
+
+    /// Whether a frame of `len` bytes is admitted that begins as `frame` does.
+    #[inline]
+    pub fn admits_segment(self, frame: &[u8], len: usize) -> bool {
         let untagged = self.always_admitted();
-        frame.len() <= untagged || frame.len() <= untagged + tags(frame)
+        len <= untagged || len <= untagged + tags(frame)
     }
 }
 

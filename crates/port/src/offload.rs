@@ -20,8 +20,9 @@ const GSO_UDP_L4: u8 = 5;
 /// Set in addition to a type if the segments carry an ECN echo; the header's flags say the same.
 const GSO_ECN: u8 = 0x80;
 
-/// Where a TCP header has its checksum.
+/// Where headers of TCP and UDP have their checksums.
 const TCP_CHECKSUM: u16 = 16;
+const UDP_CHECKSUM: u16 = 6;
 
 pub(crate) const FIN_AND_PUSH: u8 = 0x09;
 const CWR: u8 = 0x80;
@@ -60,11 +61,11 @@ impl VnetHeader {
         })
     }
 
-    /// The header of a large frame of TCP whose segments have `size` bytes of payload. The TCP header is at `l4`, and in its
-    /// checksum's place the sum of the pseudo header.
-    pub(crate) fn large_tcp(is_v6: bool, size: u16, l4: u16) -> Self {
+    /// The header of a GSO frame of TCP whose segments have `gso_size` bytes of payload. The TCP header is at `l4`, and in
+    /// its checksum's place the sum of the pseudo header.
+    pub(crate) fn gso_tcp(is_v6: bool, gso_size: u16, l4: u16) -> Self {
         let gso_type = if is_v6 { GSO_TCPV6 } else { GSO_TCPV4 };
-        VnetHeader { flags: NEEDS_CHECKSUM, gso_type, gso_size: size, csum_start: l4, csum_offset: TCP_CHECKSUM }
+        VnetHeader { flags: NEEDS_CHECKSUM, gso_type, gso_size, csum_start: l4, csum_offset: TCP_CHECKSUM }
     }
 
     /// Its bytes, with the bytes of all headers in front of the payload and the number of buffers that the frame takes.
@@ -79,11 +80,11 @@ impl VnetHeader {
     }
 
     /// Whether the frame must be split into segments.
-    pub fn is_large(&self) -> bool {
+    pub fn is_gso(&self) -> bool {
         self.gso_type != GSO_NONE
     }
 
-    /// Completes the checksum of a frame that is not large, if that was left to do.
+    /// Completes the checksum of a frame that is no GSO frame, if that was left to do.
     pub fn complete(&self, frame: &mut [u8]) -> Result<(), OffloadError> {
         if self.flags & NEEDS_CHECKSUM == 0 {
             return Ok(());
@@ -94,13 +95,12 @@ impl VnetHeader {
         }
         // The field already holds the pseudo header's sum.
         let sum = checksum::finish(checksum::sum(&frame[start..]));
-        // RFC 768: a computed 0 is sent as all ones. For TCP both mean the same.
-        let sum = if sum == 0 { 0xffff } else { sum };
+        let sum = if self.csum_offset == UDP_CHECKSUM { of_udp(sum) } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         Ok(())
     }
 
-    /// Begins to split a large frame.
+    /// Begins to split a GSO frame.
     pub fn segments<'a>(&self, frame: &'a [u8]) -> Result<Segments<'a>, OffloadError> {
         let udp = match self.gso_type & !GSO_ECN {
             GSO_TCPV4 | GSO_TCPV6 => false,
@@ -117,7 +117,8 @@ impl VnetHeader {
             _ => return Err(OffloadError),
         };
         let payload = l4 + l4_size;
-        let whole = !ip.rerouted && ip.payload.is_some_and(|p| p.frag == 0);
+        // Behind a SNAP header the frame has a length of its own, which segments would repeat.
+        let whole = layers.is_ethernet_ii() && !ip.rerouted && ip.payload.is_some_and(|p| p.frag == 0);
         let sound = whole && self.gso_size != 0 && (udp || l4_size >= 20) && payload <= ip.end && ip.end <= frame.len();
         if !sound {
             return Err(OffloadError);
@@ -136,7 +137,7 @@ impl VnetHeader {
     }
 }
 
-/// How much of a large frame has been split.
+/// How much of a GSO frame has been split.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
     /// Payload bytes written.
@@ -145,7 +146,7 @@ pub struct Position {
     count: u16,
 }
 
-/// A large frame that is being split.
+/// A GSO frame that is being split.
 #[derive(Debug)]
 pub struct Segments<'a> {
     frame: &'a [u8],
@@ -177,6 +178,12 @@ impl Segments<'_> {
     /// Bytes of the longest segment.
     pub fn longest(&self) -> usize {
         self.payload + self.size.min(self.frame.len() - self.payload)
+    }
+
+    /// How many segments are not written yet.
+    pub fn left(&self) -> usize {
+        let payload = self.frame.len() - self.payload - self.done;
+        if self.is_done() { 0 } else { payload.div_ceil(self.size).max(1) }
     }
 
     /// Whether all segments are written. A frame without payload is one segment.
@@ -246,9 +253,14 @@ impl Segments<'_> {
         let pseudo = pseudo_header(&out[self.l3..], self.v6, proto, out.len() - self.l4);
         out[at..at + 2].fill(0);
         let sum = checksum::finish(pseudo + checksum::sum(&out[self.l4..]));
-        let sum = if sum == 0 { 0xffff } else { sum };
+        let sum = if self.udp { of_udp(sum) } else { sum };
         out[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// A checksum as UDP sends it: 0 would mean that there is none (RFC 768).
+fn of_udp(sum: u16) -> u16 {
+    if sum == 0 { 0xffff } else { sum }
 }
 
 /// The sum of the pseudo header of `size` bytes of a protocol behind the IP header with which `ip` begins.
@@ -359,6 +371,7 @@ mod tests {
                 let last = carried.len() == payload;
                 prop_assert_eq!(segment[l4 + 13], 0x10 | if last { 9 } else { 0 } | if n == 0 { CWR } else { 0 });
                 n += 1;
+                prop_assert_eq!(segments.left(), (payload - carried.len()).div_ceil(usize::from(size)));
                 // Splitting may pause and continue anywhere.
                 let at = segments.position();
                 segments.seek(at);

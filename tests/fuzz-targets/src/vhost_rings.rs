@@ -21,9 +21,9 @@ const FEATURES: [u64; 5] =
 /// A bit of the first byte: the rings have records. And one: they are not empty.
 const HAS_RECORDS: u8 = 1 << 5;
 const HAS_OLD_RECORDS: u8 = 1 << 6;
-/// And one: the guest takes large frames, and what it gets are the segments of one.
+/// And one: the guest takes GSO frames, and what it gets are the segments of one.
 const TAKES_LARGE: u8 = 1 << 7;
-/// The virtio-net header of a large frame of TCP over IPv4, without the size of its segments.
+/// The virtio-net header of a GSO frame of TCP over IPv4, without the size of its segments.
 const LARGE_HEADER: [u8; 10] = [1, 1, 54, 0, 0, 0, 34, 0, 16, 0];
 /// Rings have up to this many entries, and a table as many descriptors.
 const ENTRIES: u16 = 256;
@@ -48,7 +48,7 @@ struct Target {
     port: GuestPort,
     /// Whether its rings are packed now.
     is_packed: bool,
-    /// Whether the guest takes large frames.
+    /// Whether the guest takes GSO frames.
     takes_large: bool,
     /// Where chains in flight are recorded, if they are.
     inflight: Option<Inflight>,
@@ -203,7 +203,7 @@ impl Target {
     }
 }
 
-/// Makes packets of one length the segments of a large frame.
+/// Makes packets of one length the segments of a GSO frame.
 fn write_segments(batch: &mut PacketBatch) {
     let Some(size) = batch.first().map(|packet| packet.frame.len() - 54) else { return };
     let whole = frame::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2).tcp_flags(0x10);
@@ -211,7 +211,7 @@ fn write_segments(batch: &mut PacketBatch) {
     let mut header = LARGE_HEADER;
     header[4..6].copy_from_slice(&(size as u16).to_le_bytes());
     let header = VnetHeader::read(&header).expect("ten bytes are a header");
-    let mut segments = header.segments(&whole).expect("a large frame of TCP");
+    let mut segments = header.segments(&whole).expect("a GSO frame of TCP");
     for packet in batch.iter_mut() {
         segments.next_into(packet.bytes_mut()).expect("as many segments as packets");
     }

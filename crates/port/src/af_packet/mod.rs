@@ -263,7 +263,7 @@ impl Port for PacketPort {
 struct PacketRx {
     ring: Shared<sys::RxRing>,
     socket: Arc<OwnedFd>,
-    /// How much of the current large frame has been split.
+    /// How much of the current GSO frame has been split.
     position: Position,
     mtu: Mtu,
     pool: Arc<dyn FramePool>,
@@ -297,9 +297,9 @@ impl RxQueue for PacketRx {
             }
             let Some(packet) = ring.current() else { break };
             let header = VnetHeader::read(packet.vnet).unwrap_or_default();
-            let step = match header.is_large() {
+            let step = match header.is_gso() {
                 _ if packet.is_cut => FrameResult::Dropped(DropReason::RxError),
-                true => self.cut(header, &packet, batch, buffers),
+                true => self.split(header, &packet, batch, buffers),
                 false => self.receive(header, &packet, batch, buffers),
             };
             match step {
@@ -340,8 +340,8 @@ impl PacketRx {
         FrameResult::Dropped(if finished { DropReason::RxOversize } else { DropReason::RxError })
     }
 
-    /// Splits a large frame into segments, as many as there is room for.
-    fn cut(
+    /// Splits a GSO frame into segments, as many as there is room for.
+    fn split(
         &mut self,
         header: VnetHeader,
         packet: &sys::RingPacket<'_>,
@@ -349,7 +349,7 @@ impl PacketRx {
         buffers: &mut Buffers,
     ) -> FrameResult {
         let Ok(mut segments) = header.segments(packet.bytes) else { return FrameResult::Dropped(DropReason::RxError) };
-        if segments.longest() > self.mtu.longest_frame() {
+        if !self.mtu.admits_segment(packet.bytes, segments.longest()) {
             return FrameResult::Dropped(DropReason::RxOversize);
         }
         segments.seek(self.position);

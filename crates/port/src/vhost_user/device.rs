@@ -23,10 +23,20 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 /// The most memory regions of a frontend. Source: vhost-user protocol, VHOST_MEMORY_BASELINE_NREGIONS.
 const REGIONS_MAX: usize = 8;
 
+/// What a port has for its frontend.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Alternately for guest receive and transmit.
+    pub rings: Vec<Arc<RingSlot>>,
+    /// The features of which the guest takes some.
+    pub features: Features,
+}
+
 /// The device, as the frontend has set it up.
 #[derive(Debug)]
 pub struct Device {
     rings: Vec<RingConfig>,
+    offered: Features,
     features: Features,
     memory: Option<Arc<GuestMemory>>,
     log: Option<Arc<DirtyLog>>,
@@ -95,9 +105,10 @@ impl RingConfig {
 
 impl Device {
     /// A device with those rings, alternately for guest receive and transmit. Nothing is set up yet.
-    pub fn new(slots: &[Arc<RingSlot>]) -> Self {
-        let rings = slots.iter().cloned().map(RingConfig::new).collect();
-        Device { rings, features: Features::default(), memory: None, log: None, inflight: None }
+    pub fn new(offer: &Offer) -> Self {
+        let rings = offer.rings.iter().cloned().map(RingConfig::new).collect();
+        let (offered, features) = (offer.features, Features::default());
+        Device { rings, offered, features, memory: None, log: None, inflight: None }
     }
 
     fn ring(&mut self, index: u32) -> Result<&mut RingConfig> {
@@ -209,12 +220,12 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(Features::OFFERED.0)
+        Ok(self.offered.0)
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
         let features = Features(features);
-        if !features.are_offered() {
+        if !features.are_among(self.offered) {
             return Err(Error::FeatureMismatch);
         }
         let old = std::mem::replace(&mut self.features, features);

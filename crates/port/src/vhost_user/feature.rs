@@ -1,6 +1,6 @@
 //! The virtio features that this device offers, and what they mean for its rings.
 
-use crate::gro::LargeFrames;
+use crate::gro::GuestTso;
 use vhost::vhost_user::message::VhostUserVirtioFeatures;
 
 /// Feature bits. Source: VIRTIO 1.2, sections 5.1.3 and 6; vhost-user protocol, VHOST_F_LOG_ALL.
@@ -30,14 +30,12 @@ const SHORT_HEADER: usize = 10;
 pub struct Features(pub u64);
 
 impl Features {
-    /// What is offered: guests may leave checksums and TCP segmentation to us, and we send them large frames of TCP if they
-    /// take them. After a migration they announce themselves: the hypervisor asks them to. Chains are used in the order in which they were
-    /// made available; a guest that knows it frees them without looking at each.
+    /// What is offered: guests may leave checksums and TCP segmentation to us, and may take GSO frames of TCP
+    /// ([`Features::GUEST_TSO`]). After a migration they announce themselves: the hypervisor asks them to. Chains are used
+    /// in the order in which they were made available; a guest that knows it frees them without looking at each.
     pub const OFFERED: Features = Features(
-        CHECKSUM
-            | GUEST_CHECKSUM
-            | GUEST_TSO4
-            | GUEST_TSO6
+        Features::GUEST_TSO.0
+            | CHECKSUM
             | HOST_TSO4
             | HOST_TSO6
             | HOST_ECN
@@ -53,9 +51,17 @@ impl Features {
             | PROTOCOL,
     );
 
-    /// Whether all of them are offered.
-    pub fn are_offered(self) -> bool {
-        self.0 & !Features::OFFERED.0 == 0
+    /// What says that the guest takes GSO frames of TCP. A port may be told not to offer it.
+    pub const GUEST_TSO: Features = Features(GUEST_CHECKSUM | GUEST_TSO4 | GUEST_TSO6);
+
+    /// Those that are not among `others`.
+    pub fn without(self, others: Features) -> Features {
+        Features(self.0 & !others.0)
+    }
+
+    /// Whether all of them are among `offered`.
+    pub fn are_among(self, offered: Features) -> bool {
+        self.0 & !offered.0 == 0
     }
 
     /// Whether rings are enabled one by one; otherwise all are.
@@ -68,11 +74,11 @@ impl Features {
         self.0 & MERGEABLE != 0
     }
 
-    /// The large frames that the guest takes, if it takes any. Their checksums are left to it.
-    pub fn large_frames(self) -> Option<LargeFrames> {
+    /// The GSO frames that the guest takes, if it takes any. They have a partial checksum, which it must take as well.
+    pub fn guest_tso(self) -> Option<GuestTso> {
         let has = |bit| self.0 & GUEST_CHECKSUM != 0 && self.0 & bit != 0;
-        let taken = LargeFrames { v4: has(GUEST_TSO4), v6: has(GUEST_TSO6) };
-        (taken.v4 || taken.v6).then_some(taken)
+        let tso = GuestTso { v4: has(GUEST_TSO4), v6: has(GUEST_TSO6) };
+        (tso.v4 || tso.v6).then_some(tso)
     }
 
     /// Whether a descriptor may refer to a table of descriptors.

@@ -4,11 +4,11 @@
 //! published, and the rest is tried again, as often as the port's option says, as long as each attempt gets some packets
 //! through. Source: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_vhost_send`.
 //!
-//! A guest that takes large frames gets segments that follow each other as one ([`crate::gro`]).
+//! A guest that takes GSO frames gets consecutive segments as one ([`crate::gro`]).
 
 use super::ring::{Access, Broken, Burst, Chain, Ring, RingFormat, RunningRing};
 use super::slot::RingSlot;
-use crate::gro::{LargeFrames, Merged};
+use crate::gro::{GsoFrame, GuestTso};
 use crate::offload::VNET_HEADER;
 use crate::stats::QueueStats;
 use crate::{Mtu, TxQueue};
@@ -55,12 +55,13 @@ impl TxQueue for GuestReceive {
                 self.burst.clear();
                 let (burst, mtu) = (&mut self.burst, self.mtu);
                 let (retries_max, stats) = (&*self.retries_max, &*self.stats);
-                let sender = Sender { burst, next: 0, mtu, retries_max, stats, sent: 0, bytes: 0, long: 0 };
+                let sender =
+                    Sender { burst, next: 0, mtu, retries_max, stats, sent: 0, bytes: 0, long: 0, unmerged_left: 0 };
                 let outcome = match ring {
                     Ring::Split(ring) => sender.send_all(ring, batch, tally),
                     Ring::Packed(ring) => sender.send_all(ring, batch, tally),
-                    Ring::RecordedSplit(ring) => sender.send_all_apart(ring, batch, tally),
-                    Ring::RecordedPacked(ring) => sender.send_all_apart(ring, batch, tally),
+                    Ring::RecordedSplit(ring) => sender.send_all_recorded(ring, batch, tally),
+                    Ring::RecordedPacked(ring) => sender.send_all_recorded(ring, batch, tally),
                 };
                 if let Err(broken) = outcome {
                     self.slot.break_off(ring, broken);
@@ -84,6 +85,9 @@ struct Sender<'a> {
     sent: usize,
     bytes: usize,
     long: usize,
+    /// Packets at the front that are sent one by one: their GSO frame had no room. To merge them again would check their
+    /// sums once more for each of them.
+    unmerged_left: usize,
 }
 
 // All of it is compiled into one function a format, so that its counts stay in registers.
@@ -118,9 +122,9 @@ impl Sender<'_> {
         outcome
     }
 
-    /// The same for rings that few guests have, in a function of its own, which takes no registers from the others.
+    /// The same for rings with records, which few guests have: a function of its own takes no registers from the others.
     #[inline(never)]
-    fn send_all_apart<F: RingFormat>(
+    fn send_all_recorded<F: RingFormat>(
         self,
         ring: &mut RunningRing<F>,
         batch: &PacketBatch,
@@ -135,8 +139,8 @@ impl Sender<'_> {
     fn send_until_full<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packets: &[Packet]) -> Result<(), Broken> {
         let waiting = self.burst.chains().len() - self.next;
         ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
-        if let Some(taken) = ring.features.large_frames() {
-            return self.send_merged(ring, packets, taken);
+        if let Some(tso) = ring.features.guest_tso() {
+            return self.send_merged(ring, packets, tso);
         }
         for packet in packets {
             if !self.send_and_count(ring, packet)? {
@@ -146,34 +150,32 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// The same for a guest that takes large frames.
+    /// The same for a guest that takes GSO frames.
     #[inline(never)]
     fn send_merged<F: RingFormat>(
         &mut self,
         ring: &mut RunningRing<F>,
         mut packets: &[Packet],
-        taken: LargeFrames,
+        tso: GuestTso,
     ) -> Result<(), Broken> {
-        // Packets of a large frame that the guest has no room for go alone. They are not merged again, which would check
-        // their sums once more for each of them.
-        let mut alone = 0;
-        while let Some(packet) = packets.first() {
-            if alone == 0
-                && let Some(merged) = Merged::of(packets, taken)
+        // Sums are not worth checking for a guest without a buffer.
+        while let (Some(packet), Some(_)) = (packets.first(), self.chain(ring, self.next)?) {
+            if self.unmerged_left == 0
+                && let Some(frame) = GsoFrame::of(packets, tso)
             {
-                if self.send_large(ring, &merged, packets)? {
+                if self.send_gso(ring, &frame, packets)? {
                     let segments;
-                    (segments, packets) = packets.split_at(merged.packets);
+                    (segments, packets) = packets.split_at(frame.packets);
                     self.sent += segments.len();
                     self.bytes += segments.iter().map(|segment| segment.frame.len()).sum::<usize>();
                     continue;
                 }
-                alone = merged.packets;
+                self.unmerged_left = frame.packets;
             }
-            alone = alone.saturating_sub(1);
             if !self.send_and_count(ring, packet)? {
                 break;
             }
+            self.unmerged_left = self.unmerged_left.saturating_sub(1);
             packets = &packets[1..];
         }
         Ok(())
@@ -193,20 +195,20 @@ impl Sender<'_> {
         Ok(true)
     }
 
-    /// Writes the large frame at the beginning of `packets`; false if it has no room, or its packets are too long.
-    fn send_large<F: RingFormat>(
+    /// Writes the GSO frame that begins with the first of `packets`; false if it has no room, or its packets are too long.
+    fn send_gso<F: RingFormat>(
         &mut self,
         ring: &mut RunningRing<F>,
-        merged: &Merged,
+        gso: &GsoFrame,
         packets: &[Packet],
     ) -> Result<bool, Broken> {
-        let segments = &packets[..merged.packets];
+        let segments = &packets[..gso.packets];
         if !segments.iter().all(|segment| self.mtu.admits(segment.bytes())) {
             return Ok(false);
         }
         let header_size = ring.features.header();
-        let payload: usize = segments.iter().map(|segment| merged.payload(segment).len()).sum();
-        let size = header_size + merged.headers.len() + payload;
+        let payload: usize = segments.iter().map(|segment| gso.payload(segment).len()).sum();
+        let size = header_size + gso.headers.len() + payload;
         let (mut n, mut room) = (0, 0);
         while room < size {
             if n != 0 && !ring.features.merges() {
@@ -219,9 +221,9 @@ impl Sender<'_> {
             n += 1;
             room += chain.len as usize;
         }
-        let header = merged.vnet_header(n as u16);
-        let mut parts = ArrayVec::<&[u8], { BATCH_MAX + 2 }>::from_iter([&header[..header_size], &merged.headers]);
-        parts.extend(segments.iter().map(|segment| merged.payload(segment)));
+        let header = gso.vnet_header(n as u16);
+        let mut parts = ArrayVec::<&[u8], { BATCH_MAX + 2 }>::from_iter([&header[..header_size], &gso.headers]);
+        parts.extend(segments.iter().map(|segment| gso.payload(segment)));
         self.write(ring, &mut parts, n)?;
         self.next += n;
         Ok(true)

@@ -21,7 +21,8 @@ pub struct GuestTransmit {
 
 impl GuestTransmit {
     pub fn new(slot: Arc<RingSlot>, pool: Arc<dyn FramePool>, mtu: Mtu, stats: Arc<QueueStats>) -> Self {
-        let receiver = Receiver { pool, mtu, stats, burst: Burst::default(), large: None, large_frame: Vec::new() };
+        let receiver =
+            Receiver { pool, mtu, stats, burst: Burst::default(), gso: None, gso_frame: Vec::new(), guest: 0 };
         GuestTransmit { slot, receiver }
     }
 }
@@ -29,15 +30,16 @@ impl GuestTransmit {
 impl RxQueue for GuestTransmit {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let before = batch.len();
-        self.receiver.cut(batch, buffers, tally);
-        if let Some(mut slot) = self.slot.try_lock()
-            && (slot.announced.is_none() || self.receiver.announce(&mut slot, batch, buffers))
-            && let Some(ring) = slot.running()
-            && !batch.is_full()
-            && let Err(broken) = with_ring!(ring, ring => self.receiver.receive(ring, batch, buffers, tally))
-        {
-            self.slot.break_off(ring, broken);
-            self.receiver.stats.errors(1);
+        if let Some(mut slot) = self.slot.try_lock() {
+            self.receiver.forget_other_than(slot.guest(), tally);
+            if (slot.announced.is_none() || self.receiver.announce(&mut slot, batch, buffers))
+                && let Some(ring) = slot.running()
+                && self.receiver.split(batch, buffers, tally)
+                && let Err(broken) = with_ring!(ring, ring => self.receiver.receive(ring, batch, buffers, tally))
+            {
+                self.slot.break_off(ring, broken);
+                self.receiver.stats.errors(1);
+            }
         }
         let bytes = batch[before..].iter().map(|packet| packet.frame.len()).sum();
         self.receiver.stats.carried(batch.len() - before, bytes);
@@ -55,14 +57,16 @@ struct Receiver {
     mtu: Mtu,
     stats: Arc<QueueStats>,
     burst: Burst,
-    large: Option<Large>,
-    /// The large frame's bytes; the buffer is reused.
-    large_frame: Vec<u8>,
+    gso: Option<GsoSplit>,
+    /// The GSO frame's bytes; the buffer is reused.
+    gso_frame: Vec<u8>,
+    /// Of whose ring the GSO frame is, as [`SlotRing::guest`].
+    guest: u64,
 }
 
-/// A large frame that is being split into segments, over as many polls as necessary.
+/// A GSO frame that is being split into segments, over as many polls as necessary.
 #[derive(Clone, Copy, Debug)]
-struct Large {
+struct GsoSplit {
     header: VnetHeader,
     /// As [`crate::offload::Segments::position`].
     position: Position,
@@ -72,8 +76,8 @@ struct Large {
 enum TxStep {
     /// The frame has the packet.
     Packet,
-    /// The segments of `large` follow.
-    Large,
+    /// The segments of `gso` follow.
+    Gso,
     /// It cannot be made a packet.
     Dropped(DropReason),
 }
@@ -118,7 +122,7 @@ impl Receiver {
             match step {
                 Ok(TxStep::Packet) => kept += 1,
                 Ok(TxStep::Dropped(reason)) => self.stats.drop_received(reason, 1, tally),
-                Ok(TxStep::Large) => {
+                Ok(TxStep::Gso) => {
                     ring.put_used(&chain, 0);
                     break;
                 }
@@ -132,7 +136,7 @@ impl Receiver {
         if kept < first + frames {
             buffers.give(batch.drain(kept..));
         }
-        self.cut(batch, buffers, tally);
+        self.split(batch, buffers, tally);
         ring.publish();
         ring.look_ahead(n);
         outcome
@@ -177,11 +181,11 @@ impl Receiver {
         let mut header = [0; VNET_HEADER];
         parts.read(&mut ring.view, &mut header[..header_size])?;
         let header = VnetHeader::read(&header).expect("invariant: twelve bytes are a header");
-        if header.is_large() {
-            self.large_frame.resize(size, 0);
-            parts.read(&mut ring.view, &mut self.large_frame)?;
-            self.large = Some(Large { header, position: Position::default() });
-            return Ok(TxStep::Large);
+        if header.is_gso() {
+            self.gso_frame.resize(size, 0);
+            parts.read(&mut ring.view, &mut self.gso_frame)?;
+            self.gso = Some(GsoSplit { header, position: Position::default() });
+            return Ok(TxStep::Gso);
         }
         if size > self.mtu.longest_frame() || size > frame.len() {
             return Ok(TxStep::Dropped(DropReason::RxOversize));
@@ -198,34 +202,48 @@ impl Receiver {
         Ok(TxStep::Packet)
     }
 
-    /// Appends segments of the current large frame, as many as there is room for.
-    fn cut(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let Some(large) = &mut self.large else { return };
-        let mut drop = |reason| self.stats.drop_received(reason, 1, tally);
-        let Ok(mut segments) = large.header.segments(&self.large_frame) else {
-            drop(DropReason::RxError);
-            self.large = None;
-            return;
-        };
-        segments.seek(large.position);
-        if segments.longest() > self.mtu.longest_frame().min(self.pool.frame_size()) {
-            drop(DropReason::RxOversize);
-            self.large = None;
-            return;
-        }
-        while !segments.is_done() && !batch.is_full() {
-            if buffers.fill(&self.pool, 1, segments.longest(), batch) == 0 {
-                drop(DropReason::NoBuffer);
-                self.large = None;
-                return;
+    /// Appends segments of the current GSO frame, as many as there is room for. Returns whether there is room for more packets.
+    fn split(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) -> bool {
+        let Some(gso) = &mut self.gso else { return !batch.is_full() };
+        let segments = gso.header.segments(&self.gso_frame).map_err(|_| DropReason::RxError).and_then(|segments| {
+            let longest = segments.longest();
+            let is_admitted = self.mtu.admits_segment(&self.gso_frame, longest) && longest <= self.pool.frame_size();
+            if is_admitted { Ok(segments) } else { Err(DropReason::RxOversize) }
+        });
+        let mut segments = match segments {
+            Ok(segments) => segments,
+            Err(reason) => {
+                self.stats.drop_received(reason, 1, tally);
+                self.gso = None;
+                return !batch.is_full();
             }
+        };
+        segments.seek(gso.position);
+        // A pool that is empty has a buffer at another poll.
+        while !segments.is_done() && !batch.is_full() && buffers.fill(&self.pool, 1, segments.longest(), batch) != 0 {
             let packet = batch.last_mut().expect("invariant: one was appended");
             let len = segments.next_into(packet.bytes_mut()).expect("invariant: a frame holds the longest segment");
             packet.frame.truncate(len);
         }
-        large.position = segments.position();
+        gso.position = segments.position();
         if segments.is_done() {
-            self.large = None;
+            self.gso = None;
+        }
+        self.gso.is_none() && !batch.is_full()
+    }
+
+    /// Drops what is left of a GSO frame if the guest that sent it has gone.
+    #[inline]
+    fn forget_other_than(&mut self, guest: u64, tally: &mut Tally) {
+        if self.guest == guest {
+            return;
+        }
+        self.guest = guest;
+        if let Some(GsoSplit { header, position }) = self.gso.take()
+            && let Ok(mut segments) = header.segments(&self.gso_frame)
+        {
+            segments.seek(position);
+            self.stats.drop_received(DropReason::RxError, segments.left(), tally);
         }
     }
 }

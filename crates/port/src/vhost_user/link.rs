@@ -1,8 +1,7 @@
 //! The connection to the frontend: opened, kept, and opened again.
 
-use super::device::{Device, DeviceReport};
+use super::device::{Device, DeviceReport, Offer};
 use super::request;
-use super::slot::RingSlot;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -82,14 +81,8 @@ impl Default for SocketAccess {
 }
 
 impl Link {
-    /// Starts serving frontends at `path`. `access` is that to the socket of a server.
-    pub fn start(
-        name: &str,
-        path: PathBuf,
-        side: Side,
-        access: SocketAccess,
-        rings: Vec<Arc<RingSlot>>,
-    ) -> io::Result<Self> {
+    /// Starts serving frontends at `path` with `offer`. `access` is that to the socket of a server.
+    pub fn start(name: &str, path: PathBuf, side: Side, access: SocketAccess, offer: Offer) -> io::Result<Self> {
         let listener = (side == Side::Server).then(|| listen(&path, access)).transpose()?;
         let shared = Arc::new(Shared::default());
         let listening = listener.is_some().then(|| path.clone());
@@ -99,7 +92,7 @@ impl Link {
             move || {
                 while !shared.ending() {
                     match meet(&path, listener.as_ref(), &mut refusal) {
-                        Some(stream) => shared.serve(stream, &rings, &heartbeat),
+                        Some(stream) => shared.serve(stream, &offer, &heartbeat),
                         None => shared.wait(),
                     }
                 }
@@ -160,8 +153,8 @@ impl Shared {
     }
 
     /// Serves one frontend until it disconnects or violates the protocol.
-    fn serve(&self, stream: UnixStream, rings: &[Arc<RingSlot>], heartbeat: &Heartbeat) {
-        let device = SharedDevice::new(Device::new(rings).into());
+    fn serve(&self, stream: UnixStream, offer: &Offer, heartbeat: &Heartbeat) {
+        let device = SharedDevice::new(Device::new(offer).into());
         let mut handler = BackendReqHandler::from_stream(stream, device.clone());
         let Ok(requests) = handler.try_clone_connection() else { return };
         {
@@ -272,9 +265,15 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::feature::Features;
     use super::*;
     use sluice_clock::heartbeat::busy_threads;
     use std::sync::mpsc;
+
+    /// Of a port without rings.
+    fn nothing() -> Offer {
+        Offer { rings: Vec::new(), features: Features::OFFERED }
+    }
 
     #[test]
     fn a_socket_that_this_user_may_not_use_is_told_once() {
@@ -316,7 +315,7 @@ mod tests {
         net::listen(&listener, 0).unwrap();
         let held: Vec<UnixStream> = std::iter::from_fn(|| connect(&path).ok()).collect();
         assert!(!held.is_empty());
-        let link = Link::start("full", path, Side::Client, SocketAccess::default(), Vec::new()).unwrap();
+        let link = Link::start("full", path, Side::Client, SocketAccess::default(), nothing()).unwrap();
         std::thread::sleep(RETRY);
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
@@ -330,7 +329,7 @@ mod tests {
     fn a_part_of_a_request_does_not_hold_the_end_and_has_a_name() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("half");
-        let link = Link::start("half", path.clone(), Side::Server, SocketAccess::default(), Vec::new()).unwrap();
+        let link = Link::start("half", path.clone(), Side::Server, SocketAccess::default(), nothing()).unwrap();
         let mut frontend = UnixStream::connect(&path).unwrap();
         io::Write::write_all(&mut frontend, &[1, 0, 0]).unwrap();
         let busy = || busy_threads().into_iter().find(|busy| &*busy.thread == "vhost half");

@@ -57,7 +57,8 @@ use crate::OptionKey;
 use crate::config::Options;
 use crate::stats::{self, QueueStats};
 use crate::{DeviceStatus, Mtu, OpenError, PORT_TYPES, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
-use device::DeviceReport;
+use device::{DeviceReport, Offer};
+use feature::Features;
 use guest_receive::GuestReceive;
 use guest_transmit::GuestTransmit;
 use link::{Link, Side, SocketAccess};
@@ -81,6 +82,7 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
         help: "a server's socket: its owner, by name or number, such as libvirt-qemu; takes root",
     },
     TX_RETRIES_MAX,
+    GUEST_TSO,
     OptionKey::MAC,
 ];
 
@@ -88,6 +90,7 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 pub(crate) const CLIENT_OPTIONS: &[OptionKey] = &[
     OptionKey { key: "vhost-server-path", help: "the Unix socket" },
     TX_RETRIES_MAX,
+    GUEST_TSO,
     OptionKey::N_RXQ,
     OptionKey::MAC,
 ];
@@ -102,6 +105,12 @@ const TX_RETRIES_MAX: OptionKey = OptionKey {
     help: "how often the rest of a batch is tried again while the guest's ring is full: 0 to 32; default 8",
 };
 
+const GUEST_TSO: OptionKey = OptionKey {
+    key: "guest-tso",
+    help: "whether the guest may take TCP segments merged into one frame; default true; false for guests that forward or \
+           use XDP",
+};
+
 /// Bounds of the option `tx-retries-max`, and its default. Source: Open vSwitch lib/netdev-dpdk.c,
 /// `VHOST_ENQ_RETRY_MAX`, `VHOST_ENQ_RETRY_DEF`.
 const RETRIES: std::ops::RangeInclusive<u8> = 0..=32;
@@ -111,6 +120,7 @@ const DEFAULT_RETRIES: u8 = 8;
 pub(crate) const SERVER_OPTIONS: &[OptionKey] = &[
     OptionKey { key: SOCKET_DIR, help: "the folder of the Unix socket; default: that of the configuration file" },
     TX_RETRIES_MAX,
+    GUEST_TSO,
     OptionKey::N_RXQ,
     OptionKey::MAC,
 ];
@@ -124,8 +134,7 @@ struct VhostUserPort {
     /// As it was opened or changed last.
     config: PortConfig,
     info: PortInfo,
-    /// Alternately for guest receive and transmit.
-    rings: Vec<Arc<RingSlot>>,
+    offer: Offer,
     pool: Arc<dyn FramePool>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
@@ -146,6 +155,7 @@ const SILENCE: u32 = 60;
 pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
     required_path(options, "path")?;
     side_and_access(options)?;
+    features(options)?;
     retries_max(options).map(drop)
 }
 
@@ -209,6 +219,12 @@ fn retries_max(options: &Options<'_>) -> Result<u8, OpenError> {
     Ok(if is_of_ovs { given.unwrap_or(None) } else { given? }.unwrap_or(DEFAULT_RETRIES))
 }
 
+/// The features that the guest may choose from.
+fn features(options: &Options<'_>) -> Result<Features, OpenError> {
+    let takes_gso = options.flag(GUEST_TSO.key)?.unwrap_or(true);
+    Ok(if takes_gso { Features::OFFERED } else { Features::OFFERED.without(Features::GUEST_TSO) })
+}
+
 fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, OpenError> {
     let (port, kind) = (options.port(), options.kind);
     let expected = "the Unix socket to meet the frontend at, such as /run/vm1.sock";
@@ -239,8 +255,9 @@ fn meet(
 ) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let (pool, retries_max) = (options.pool_for_copies(pools)?, AtomicU8::new(retries_max(options)?));
-    let rings: Vec<_> = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
-    let link = Link::start(&options.config.name, path.clone(), side, access, rings.clone());
+    let rings = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
+    let offer = Offer { rings, features: features(options)? };
+    let link = Link::start(&options.config.name, path.clone(), side, access, offer.clone());
     let link = link.map_err(|cause| OpenError::Device {
         port: options.port(),
         what: format!("cannot listen at {}", path.display()),
@@ -254,7 +271,7 @@ fn meet(
     Ok(Box::new(VhostUserPort {
         config,
         info,
-        rings,
+        offer,
         pool,
         rx,
         tx,
@@ -275,18 +292,28 @@ impl Port for VhostUserPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.rx.push(stats.clone());
-        Box::new(GuestTransmit::new(self.rings[queue * 2 + 1].clone(), self.pool.clone(), Mtu(self.info.mtu), stats))
+        Box::new(GuestTransmit::new(
+            self.offer.rings[queue * 2 + 1].clone(),
+            self.pool.clone(),
+            Mtu(self.info.mtu),
+            stats,
+        ))
     }
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(stats.clone());
         let queue = pmd % self.info.n_txq;
-        Box::new(GuestReceive::new(self.rings[queue * 2].clone(), Mtu(self.info.mtu), self.retries_max.clone(), stats))
+        Box::new(GuestReceive::new(
+            self.offer.rings[queue * 2].clone(),
+            Mtu(self.info.mtu),
+            self.retries_max.clone(),
+            stats,
+        ))
     }
 
     fn is_up(&self) -> bool {
-        self.is_admin_up && self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.is_running())
+        self.is_admin_up && self.link.is_connected() && self.offer.rings.iter().take(2).all(|slot| slot.is_running())
     }
 
     /// Its details are those of Open vSwitch. Source: lib/netdev-dpdk.c, `netdev_dpdk_vhost_user_get_status`.
@@ -311,7 +338,7 @@ impl Port for VhostUserPort {
 
     fn set_admin_state(&mut self, is_up: bool) -> io::Result<()> {
         self.is_admin_up = is_up;
-        self.rings.iter().for_each(|slot| slot.set_admin_state(is_up));
+        self.offer.rings.iter().for_each(|slot| slot.set_admin_state(is_up));
         Ok(())
     }
 
@@ -335,7 +362,7 @@ impl Port for VhostUserPort {
             // Two links would both set up the rings.
             self.link.end();
             self.link =
-                Link::start(&config.name, path.clone(), Side::Client, SocketAccess::default(), self.rings.clone())?;
+                Link::start(&config.name, path.clone(), Side::Client, SocketAccess::default(), self.offer.clone())?;
             self.path = path;
         }
         if self.retries_max.swap(retries_max, Relaxed) != retries_max {
@@ -348,7 +375,7 @@ impl Port for VhostUserPort {
 
     fn service(&mut self) {
         self.silence = self.silence.saturating_sub(1);
-        for (number, slot) in self.rings.iter().enumerate() {
+        for (number, slot) in self.offer.rings.iter().enumerate() {
             let name = &self.config.name;
             let broken = slot.take_broken();
             let blocks = slot.call().is_some_and(|call| call.forbid_if_blocking());

@@ -29,9 +29,17 @@ pub struct SlotRing {
     pub announced: Option<GuestMac>,
     /// Whether a command has set the port down: the ring rests meanwhile.
     is_admin_down: bool,
+    /// How many times a ring has started where there was none.
+    starts: u64,
 }
 
 impl SlotRing {
+    /// A number for the guest whose ring it is: another one from each start on.
+    #[inline]
+    pub fn guest(&self) -> u64 {
+        self.starts
+    }
+
     /// The ring, while it can be used.
     #[inline]
     pub fn running(&mut self) -> Option<&mut Ring> {
@@ -56,7 +64,10 @@ impl RingSlot {
     /// Starts a ring, or stops it with `None`. Returns the one that ran.
     pub fn replace(&self, ring: Option<Ring>) -> Option<Ring> {
         let is_running = ring.is_some();
-        let old = std::mem::replace(&mut self.lock().ring, ring);
+        let mut slot = self.lock();
+        slot.starts += u64::from(is_running && slot.ring.is_none());
+        let old = std::mem::replace(&mut slot.ring, ring);
+        drop(slot);
         self.is_running.store(is_running, Relaxed);
         old
     }

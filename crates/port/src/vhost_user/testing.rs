@@ -24,8 +24,8 @@ pub const MERGING: Features = Features(1 << 32 | 1 << 15);
 pub const WITH_TABLES: Features = Features(1 << 32 | 1 << 28);
 pub const WITH_EVENTS: Features = Features(1 << 32 | 1 << 29);
 pub const PACKED: Features = Features(1 << 32 | 1 << 34);
-/// Merges buffers, and takes large frames of TCP over IPv4.
-pub const TAKING_LARGE: Features = Features(MERGING.0 | 1 << 1 | 1 << 7);
+/// Merges buffers, and takes GSO frames of TCP over IPv4.
+pub const GUEST_TSO: Features = Features(MERGING.0 | 1 << 1 | 1 << 7);
 pub const PACKED_MERGING: Features = Features(PACKED.0 | MERGING.0);
 
 /// Flags of descriptors in a packed ring's first lap: made available, and used.

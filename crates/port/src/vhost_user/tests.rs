@@ -8,10 +8,11 @@ use super::memory::DirtyLog;
 use super::ring::{BUFFERS_MAX, Ring, RingLayout, RingSetup};
 use super::slot::RingSlot;
 use super::testing::{
-    AVAILABLE, LAYOUT, MERGING, PACKED, PACKED_MERGING, SIZE, TAKING_LARGE, TestGuest, VERSION_1, descriptor,
+    AVAILABLE, GUEST_TSO, LAYOUT, MERGING, PACKED, PACKED_MERGING, SIZE, TestGuest, VERSION_1, descriptor,
 };
 use super::work::{self, Work};
-use crate::gro::tests::{large, segments};
+use crate::config::Options;
+use crate::gro::tests::{gso_frame, segments};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
 use crate::stats::QueueStats;
 use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
@@ -98,18 +99,37 @@ impl Guest {
         (tally, stats.retries())
     }
 
+    /// Its receive queue, with a pool of `frames`.
+    fn queue(&self, frames: usize) -> GuestQueue {
+        let pool: Arc<dyn FramePool> = Pools::new(frames).of_size(1500).unwrap();
+        let queue = GuestTransmit::new(self.slot.clone(), pool.clone(), Mtu(1500), Arc::default());
+        GuestQueue { queue, pool, buffers: Buffers::new() }
+    }
+
     /// Polls it once. Returns the packets' bytes.
     fn poll(&self) -> (Vec<Vec<u8>>, Tally) {
-        let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
-        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
-        let mut queue = GuestTransmit::new(self.slot.clone(), pool.clone(), Mtu(1500), Arc::default());
-        queue.poll(&mut batch, &mut buffers, &mut tally);
+        self.queue(64).poll()
+    }
+}
+
+/// A receive queue and its pool.
+struct GuestQueue {
+    queue: GuestTransmit,
+    pool: Arc<dyn FramePool>,
+    buffers: Buffers,
+}
+
+impl GuestQueue {
+    /// Polls it once. Returns the packets' bytes.
+    fn poll(&mut self) -> (Vec<Vec<u8>>, Tally) {
+        let (mut tally, mut batch) = (Tally::default(), PacketBatch::new());
+        self.queue.poll(&mut batch, &mut self.buffers, &mut tally);
         let bytes = batch.iter().map(|packet| packet.bytes().to_vec()).collect();
         tally[Counter::Received] += batch.len() as u64;
-        batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+        batch.discard(DropReason::Rules, &mut self.buffers, &mut tally);
         assert_eq!(tally.conserved(), Ok(()));
-        buffers.flush();
-        assert_eq!(pool.available(), pool.capacity(), "no frame is lost");
+        self.buffers.flush();
+        assert_eq!(self.pool.available(), self.pool.capacity(), "no frame is lost");
         (bytes, tally)
     }
 }
@@ -137,14 +157,14 @@ fn spread_over_merged_buffers(features: Features) {
 }
 
 #[test]
-fn segments_are_one_frame_for_a_guest_that_takes_large_ones() {
-    large_frames_are_sent(TAKING_LARGE);
-    large_frames_are_sent(Features(TAKING_LARGE.0 | PACKED.0));
+fn segments_are_one_frame_for_a_guest_that_takes_gso_frames() {
+    gso_frames_are_sent(GUEST_TSO);
+    gso_frames_are_sent(Features(GUEST_TSO.0 | PACKED.0));
 }
 
-fn large_frames_are_sent(features: Features) {
+fn gso_frames_are_sent(features: Features) {
     let guest = Guest::new(&[(1000, WRITE); 6], features);
-    let (whole, header) = large(false, 0, 0, 0x18, 2500, 1000);
+    let (whole, header) = gso_frame(false, 0, 0, 0x18, 2500, 1000);
     let frames = [vec![frame(60)], segments(&whole, header), vec![frame(70)]].concat();
     let (tally, _) = guest.send_frames(&frames, 8);
     assert_eq!(tally[Counter::Sent], 5);
@@ -158,16 +178,16 @@ fn large_frames_are_sent(features: Features) {
 }
 
 #[test]
-fn segments_go_alone_where_a_large_frame_has_no_room() {
-    let (whole, header) = large(false, 0, 0, 0x10, 2500, 500);
+fn segments_go_alone_where_a_gso_frame_has_no_room() {
+    let (whole, header) = gso_frame(false, 0, 0, 0x10, 2500, 500);
     let segments = segments(&whole, header);
-    // It takes large frames and has small buffers, which it does not merge.
-    let guest = Guest::new(&[(600, WRITE); 6], Features(TAKING_LARGE.0 & !MERGING.0 | VERSION_1.0));
+    // It takes GSO frames and has small buffers, which it does not merge.
+    let guest = Guest::new(&[(600, WRITE); 6], Features(GUEST_TSO.0 & !MERGING.0 | VERSION_1.0));
     assert_eq!(guest.send_frames(&segments, 8).0[Counter::Sent], 5);
     assert_eq!(guest.used(), [0, 1, 2, 3, 4].map(|i| (i, 566)));
     assert_eq!(guest.buffer(4, 566)[VNET_HEADER..], segments[4]);
     // It merges three of them: one frame has no room, but three segments have.
-    let guest = Guest::new(&[(600, WRITE); 3], TAKING_LARGE);
+    let guest = Guest::new(&[(600, WRITE); 3], GUEST_TSO);
     let (tally, _) = guest.send_frames(&segments, 8);
     assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull)), (3, 2));
 }
@@ -214,28 +234,93 @@ fn a_guest_of_an_old_version_has_a_shorter_header() {
 }
 
 #[test]
-fn a_large_frame_is_cut_and_those_behind_it_wait() {
-    large_frame_is_cut(VERSION_1);
-    large_frame_is_cut(PACKED);
+fn a_port_that_is_told_so_offers_no_gso_frames() {
+    let offered = |value: &str| {
+        let options = [("guest-tso".to_owned(), value.to_owned())].into();
+        let config = PortConfig { options, ..PortConfig::default() };
+        super::features(&Options { kind: "vhost-user", config: &config }).ok()
+    };
+    assert_eq!(offered("true"), Some(Features::OFFERED));
+    assert_eq!(offered("nonsense"), None);
+    let without = offered("false").unwrap();
+    assert!(without.guest_tso().is_none() && Features::OFFERED.guest_tso().is_some());
+    assert!(!Features::GUEST_TSO.are_among(without) && MERGING.are_among(without));
 }
 
-fn large_frame_is_cut(features: Features) {
+/// A GSO frame has a partial checksum, so a guest that does not take that takes no such frame.
+#[test]
+fn a_guest_takes_the_gso_frames_that_it_negotiated() {
+    let of = |bits: u64| Features(bits).guest_tso().map(|tso| (tso.v4, tso.v6));
+    assert_eq!([of(1 << 7 | 1 << 8), of(1 << 1)], [None; 2]);
+    assert_eq!([of(1 << 1 | 1 << 7), of(1 << 1 | 1 << 8)], [Some((true, false)), Some((false, true))]);
+}
+
+#[test]
+fn a_gso_frame_is_split_and_those_behind_it_wait() {
+    gso_frame_is_split(VERSION_1);
+    gso_frame_is_split(PACKED);
+}
+
+fn gso_frame_is_split(features: Features) {
+    let (whole, header) = gso_frame(false, 0, 0, 0x18, 300, 100);
     let guest = Guest::new(&[(12 + 54 + 300, 0), (72, 0)], features);
-    // TCP over IPv4 in segments of 100 bytes.
-    let mut large = vec![0, 1, 100, 0];
-    large.splice(2..2, [54, 0]);
-    large.extend([0; 6]);
-    large[4] = 100;
-    large.extend([2; 12]);
-    large.extend([8, 0, 0x45, 0, 1, 84, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    large.extend([0, 80, 1, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0x50, 0x10, 2, 0, 0, 0, 0, 0]);
-    large.extend([9; 300]);
-    guest.memory.write(BUFFERS, &large);
+    guest.memory.write(BUFFERS, &[&header.to_bytes(54, 0)[..], &whole].concat());
     guest.memory.write(BUFFERS + APART + 12, &[5; 60]);
-    let (packets, _) = guest.poll();
-    assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [154; 3]);
+    assert_eq!(guest.poll().0, segments(&whole, header));
     assert_eq!(guest.used(), [(0, 0)]);
     assert_eq!(guest.poll().0, [[5; 60]]);
+}
+
+/// A guest with a GSO frame of sixty segments, and its receive queue.
+fn long_gso_frame() -> (Guest, GuestQueue) {
+    let (whole, header) = gso_frame(false, 0, 0, 0x10, 300, 5);
+    let guest = Guest::new(&[(12 + 54 + 300, 0)], VERSION_1);
+    guest.memory.write(BUFFERS, &[&header.to_bytes(54, 0)[..], &whole].concat());
+    let queue = guest.queue(64);
+    (guest, queue)
+}
+
+#[test]
+fn a_gso_frame_ends_with_the_guest_that_sent_it() {
+    let (guest, mut queue) = long_gso_frame();
+    assert_eq!(queue.poll().0.len(), BATCH_MAX);
+    // A port that is down moves no packets.
+    guest.slot.set_admin_state(false);
+    assert_eq!(queue.poll().0.len(), 0);
+    let ring = guest.slot.replace(None);
+    guest.slot.set_admin_state(true);
+    assert_eq!(queue.poll().0.len(), 0);
+    // Another guest's packets begin with its own.
+    guest.slot.replace(ring);
+    let (packets, tally) = queue.poll();
+    assert_eq!((packets.len(), tally.dropped(DropReason::RxError)), (0, 60 - BATCH_MAX as u64));
+}
+
+#[test]
+fn a_gso_frame_waits_for_buffers() {
+    let (whole, header) = gso_frame(false, 0, 0, 0x10, 300, 100);
+    let guest = Guest::new(&[(12 + 54 + 300, 0)], VERSION_1);
+    guest.memory.write(BUFFERS, &[&header.to_bytes(54, 0)[..], &whole].concat());
+    let mut queue = guest.queue(2);
+    let polls: Vec<_> = (0..3).map(|_| queue.poll().0).collect();
+    assert_eq!(polls.concat(), segments(&whole, header));
+    assert!(polls[0].len() < 3 && polls[2].is_empty(), "{polls:?}");
+}
+
+#[test]
+fn segments_longer_than_the_mtu_are_dropped_whatever_tags_they_could_have() {
+    for (tags, size, is_admitted) in [(0, 1460, true), (0, 1461, false), (1, 1460, true), (2, 1461, false)] {
+        let (whole, header) = gso_frame(false, tags, 0, 0x10, 2922, size);
+        let bytes = [&header.to_bytes(54 + 4 * tags, 0)[..], &whole].concat();
+        let buffers: Vec<_> = bytes.chunks(APART as usize).map(|part| (part.len() as u32, NEXT)).collect();
+        let last = buffers.len() - 1;
+        let flag = |(i, (len, next)): (usize, (u32, u16))| (len, if i == last { 0 } else { next });
+        let guest = Guest::new(&buffers.into_iter().enumerate().map(flag).collect::<Vec<_>>(), VERSION_1);
+        guest.memory.write(BUFFERS, &bytes);
+        let (packets, tally) = guest.poll();
+        let expected = if is_admitted { (segments(&whole, header), 0) } else { (vec![], 1) };
+        assert_eq!((packets, tally.dropped(DropReason::RxOversize)), expected, "{tags} tags, {size}");
+    }
 }
 
 #[test]
@@ -312,7 +397,7 @@ fn a_client_without_a_frontend_looks_for_one_elsewhere() {
 /// The work of a batch of packets stays below this: each buffer is described once and copied in at most three parts.
 fn is_bounded(work: Work) -> bool {
     let packets = BATCH_MAX * (Mtu(1500).longest_frame() + 2 * VNET_HEADER);
-    // One large frame in a poll.
+    // One GSO frame in a poll.
     let bytes = packets + LARGEST_FRAME + VNET_HEADER + 16 * BUFFERS_MAX;
     work.descriptors + work.accesses <= 4 * BUFFERS_MAX + 2 * BATCH_MAX && work.bytes <= bytes
 }
@@ -324,11 +409,11 @@ proptest! {
         descriptors in prop::collection::vec(descriptor(), 8),
         inner in prop::collection::vec(descriptor(), 16),
         heads in prop::collection::vec(0u16..9, 1..8),
-        (merges, is_packed, takes_large) in any::<(bool, bool, bool)>(),
+        (merges, is_packed, takes_gso) in any::<(bool, bool, bool)>(),
     ) {
         for flip in [0, WRITE] {
             let format = if is_packed { PACKED } else { VERSION_1 };
-            let features = Features(format.0 | 1 << 28 | if merges { 1 << 15 } else { 0 } | if takes_large { TAKING_LARGE.0 & !MERGING.0 } else { 0 });
+            let features = Features(format.0 | 1 << 28 | if merges { 1 << 15 } else { 0 } | if takes_gso { GUEST_TSO.0 & !MERGING.0 } else { 0 });
             let guest = Guest::new(&[], features);
             let write = |table, (at, (address, len, flags, next)): (u16, (u64, u32, u16, u16))| {
                 let flags = flags ^ flip;
@@ -343,8 +428,8 @@ proptest! {
             let work = if flip == 0 {
                 work::counted(|| guest.poll()).1
             } else {
-                let (whole, header) = large(false, 0, 0, 0x10, BATCH_MAX * 1400, 1400);
-                let frames = if takes_large { segments(&whole, header) } else { vec![frame(1500); BATCH_MAX] };
+                let (whole, header) = gso_frame(false, 0, 0, 0x10, BATCH_MAX * 1400, 1400);
+                let frames = if takes_gso { segments(&whole, header) } else { vec![frame(1500); BATCH_MAX] };
                 work::counted(|| guest.send_frames(&frames, 8)).1
             };
             prop_assert!(is_bounded(work), "{work:?}");

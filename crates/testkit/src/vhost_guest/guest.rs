@@ -54,7 +54,7 @@ pub mod request {
 
 /// Features of virtio.
 pub mod feature {
-    /// The guest takes large frames of TCP over IPv4, whose checksums are left to it.
+    /// The guest takes GSO frames of TCP over IPv4, whose checksums are left to it.
     pub const GUEST_LARGE: u64 = 1 << 1 | 1 << 7;
     /// Packets may use several buffers.
     pub const MERGEABLE: u64 = 1 << 15;
