@@ -41,7 +41,11 @@ impl Ofproto {
             let mut normal = FlowMod::new(FlowCommand::Add);
             normal.priority = 0;
             normal.actions = vec![OfAction::Output { port: OfPort::NORMAL, max_len: 0 }];
-            self.flow_mod(&name, &normal, now_ms)?;
+            // A bridge that was refused is not there.
+            if let Err(refused) = self.flow_mod(&name, &normal, now_ms) {
+                self.remove_bridge(&name)?;
+                return Err(refused);
+            }
         }
         Ok(())
     }

@@ -132,9 +132,17 @@ pub struct DpFeatures {
 impl DpFeatures {
     /// All that the datapath can do if it reads that many tags of a packet.
     pub fn new(vlan_limit: VlanLimit) -> Self {
-        let mut boot = FEATURES.each_ref().map(|row| row.boot);
-        boot[Feature::MaxVlanHeaders as usize] = Number(vlan_limit.tags() as u64);
-        DpFeatures { boot, now: boot }
+        let boot = FEATURES.each_ref().map(|row| row.boot);
+        let mut features = DpFeatures { boot, now: boot };
+        features.set_vlan_limit(vlan_limit);
+        features
+    }
+
+    /// Changes how many tags it reads, and uses; other changes of what may be used stay.
+    pub fn set_vlan_limit(&mut self, vlan_limit: VlanLimit) {
+        for values in [&mut self.boot, &mut self.now] {
+            values[Feature::MaxVlanHeaders as usize] = Number(vlan_limit.tags() as u64);
+        }
     }
 
     /// Whether translation may use a feature.

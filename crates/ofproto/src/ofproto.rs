@@ -21,7 +21,7 @@ use crate::rule_memory::RuleMemory;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::tables_lock::{TablesGuard, TablesLock};
-use crate::usage::WaitingNews;
+use crate::usage::PendingEvents;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use sluice_action::{FlowMemory, MegaflowStore};
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub recursion_traces: LogLimit,
     pub effects: EffectQueue,
     pub rule_memory: RuleMemory,
-    pub waiting_news: WaitingNews,
+    pub pending_events: PendingEvents,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
     /// Whether no packet is answered, since the tables are being filled.
@@ -108,7 +108,7 @@ impl Ofproto {
             recursion_traces: LogLimit::with_burst(1),
             effects: EffectQueue::default(),
             rule_memory: RuleMemory::default(),
-            waiting_news: WaitingNews::default(),
+            pending_events: PendingEvents::default(),
             megaflows: AtomicBool::new(true),
             flow_restore_wait: AtomicBool::new(false),
             uses_ufid: AtomicBool::new(true),

@@ -13,12 +13,18 @@ impl Ofproto {
     }
 
     /// Changes how many VLAN tags are read of a packet that a trace or a controller brings. The datapath has the same
-    /// limit; no megaflow depends on it, since all match the Ethernet type behind the tags that were read.
+    /// limit. A megaflow says nothing of tags behind the limit that it was made with, so once the datapath has the new one
+    /// all are translated again ([`Ofproto::revalidate_all`]).
     pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
         self.change(&mut self.writer(), |state| {
             state.vlan_limit = vlan_limit;
-            state.features = DpFeatures::new(vlan_limit);
+            state.features.set_vlan_limit(vlan_limit);
         });
+    }
+
+    /// Has all megaflows translated again.
+    pub fn revalidate_all(&self) {
+        self.announce(&Changes::everything());
     }
 
     /// What translation may use of the datapath.

@@ -146,7 +146,7 @@ impl Ofproto {
     pub fn take_vacancy_events(&self) -> Vec<VacancyEvent> {
         let mut writer = self.writer();
         let events = std::mem::take(&mut writer.vacancy_events);
-        self.0.waiting_news.note(&writer);
+        self.0.pending_events.note(&writer);
         events
     }
 }

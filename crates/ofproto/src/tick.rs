@@ -142,7 +142,7 @@ impl Ofproto {
     pub fn take_removed(&self) -> Vec<RuleRemoved> {
         let mut writer = self.writer();
         let removed = writer.removed.take();
-        self.0.waiting_news.note(&writer);
+        self.0.pending_events.note(&writer);
         removed
     }
 

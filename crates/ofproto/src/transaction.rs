@@ -326,7 +326,7 @@ impl Ofproto {
             let lost = vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX);
             vacancy_events.drain(..lost);
             Limit::VacancyEvents.hit_times(lost);
-            self.0.waiting_news.note(writer);
+            self.0.pending_events.note(writer);
             self.announce(&changes);
             self.publish_updates(id, &mut pending);
             self.remove_hidden(writer, id, pending.hidden, now_ms);
@@ -364,7 +364,7 @@ impl Ofproto {
                 writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
-        self.0.waiting_news.note(writer);
+        self.0.pending_events.note(writer);
     }
 
     /// Takes away the rules of tables that have none but these hidden ones: that takes a moment, however many they are.

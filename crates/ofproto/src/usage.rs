@@ -8,15 +8,15 @@ use crate::transaction::VACANCY_EVENTS_MAX;
 use sluice_fate::Limit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many announcements wait. Each change notes the numbers here. The announcements themselves are under the writer's
+/// How many events wait for their announcement. Each change notes the numbers here. The events themselves are under the writer's
 /// lock, and a large change holds that lock for long.
 #[derive(Debug, Default)]
-pub(crate) struct WaitingNews {
+pub(crate) struct PendingEvents {
     removed: AtomicUsize,
     vacancy_events: AtomicUsize,
 }
 
-impl WaitingNews {
+impl PendingEvents {
     /// Notes how many wait now.
     pub fn note(&self, writer: &Writer) {
         self.removed.store(writer.removed.waiting(), Relaxed);
@@ -34,8 +34,8 @@ impl Ofproto {
             Limit::RuleMemory => shared.rule_memory.usage(),
             Limit::Neighbours => shared.neighbours.usage(),
             Limit::Effects => shared.effects.usage(),
-            Limit::RemovedRules => (shared.waiting_news.removed.load(Relaxed), WAITING_MAX),
-            Limit::VacancyEvents => (shared.waiting_news.vacancy_events.load(Relaxed), VACANCY_EVENTS_MAX),
+            Limit::RemovedRules => (shared.pending_events.removed.load(Relaxed), WAITING_MAX),
+            Limit::VacancyEvents => (shared.pending_events.vacancy_events.load(Relaxed), VACANCY_EVENTS_MAX),
             Limit::MacEntries => {
                 let state = self.state();
                 let tables = state.bridges.iter().map(|bridge| bridge.macs.read().sizes());

@@ -77,11 +77,14 @@ fn a_trace_reads_as_many_tags_as_the_datapath() {
     for line in first_lines() {
         assert!(line.contains("dl_vlan=5") && line.contains("dl_type=0x8100") && !line.contains("nw_src"), "{line}");
     }
+    ofproto.set_feature("ct_clear", "false").unwrap();
     ofproto.set_vlan_limit(VlanLimit::MAX);
     for line in first_lines() {
         assert!(line.contains("dl_vlan1=6") && line.contains("nw_src=10.0.0.1"), "{line}");
     }
     assert!(ofproto.features().show().contains("Max VLAN headers: 2\n"));
+    let clear = ofproto.features().show_both(Some("ct_clear")).unwrap();
+    assert!(clear.contains("false"), "what a command has changed stays: {clear}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use sluice_action::{Fate, Miss, PortNo, Upcall};
 use sluice_fate::Limit;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
-use sluice_ofproto::{BridgeConfig, BundleChange, Error, Ofproto, PortConfig, RULE_MEMORY, Requester, RuleOwner};
+use sluice_ofproto::{
+    BridgeConfig, BundleChange, Error, FailMode, Ofproto, PortConfig, RULE_MEMORY, Requester, RuleOwner,
+};
 use sluice_testkit::frame;
 
 fn switch(memory: usize) -> Ofproto {
@@ -54,6 +56,17 @@ fn one_that_fills_the_memory_leaves_a_part_for_each_other() {
     ofproto.remove_bridge("br0").unwrap();
     assert!(used(&ofproto) < 1 << 14, "{}", used(&ofproto));
     assert!(fill(&ofproto, "br1", RuleOwner::Controller(7), 3) > 500);
+}
+
+#[test]
+fn a_bridge_whose_first_rule_has_no_room_is_not_there() {
+    let ofproto = switch(1 << 20);
+    ofproto.rule_memory().set_limit(0);
+    let config = BridgeConfig { fail_mode: FailMode::Standalone, ..BridgeConfig::new("br2") };
+    assert_eq!(ofproto.add_bridge(config.clone(), 0), Err(Error::RuleMemory { table: 0 }));
+    assert!(!ofproto.has_bridge("br2"));
+    ofproto.rule_memory().set_limit(1 << 20);
+    ofproto.add_bridge(config, 0).unwrap();
 }
 
 #[test]

@@ -90,6 +90,7 @@ impl Assembly {
     pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
         self.ofproto.set_vlan_limit(vlan_limit);
         self.datapath.set_vlan_limit(vlan_limit);
+        self.ofproto.revalidate_all();
     }
 
     /// The PMDs.

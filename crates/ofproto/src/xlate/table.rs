@@ -164,10 +164,12 @@ impl<'a> Translator<'a> {
     /// Searches the current table for a packet from `in_port`. The key has what the search is to see only meanwhile: a copy
     /// of it for each search would cost more than most searches.
     fn search(&mut self, in_port: OfPort) -> SearchResult<'a> {
+        let before = cfg!(debug_assertions).then(|| self.flow.clone());
         let kept = SEARCHED_SPANS.map(|span| self.flow.number(span));
         let is_fragment = self.prepare_search(in_port);
         let found = self.search_prepared(is_fragment);
         SEARCHED_SPANS.into_iter().zip(kept).for_each(|(span, value)| self.flow.set_number(span, value));
+        debug_assert!(before.is_none_or(|before| before == *self.flow), "a search leaves the key as it was");
         found
     }
 
