@@ -15,7 +15,7 @@ pub const CRITICAL: u8 = 0x80;
 /// Bytes of an option in front of its value.
 pub const OPTION_HEADER: usize = 4;
 /// The bits of an option's last header byte that are its value's length, in words of four bytes.
-const LENGTH: u8 = 0x1f;
+pub(crate) const LENGTH: u8 = 0x1f;
 
 /// What an option is: its class and type, and the bytes of its value, a multiple of 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -66,7 +66,7 @@ spans! {
     CT_ZONE = 20, 2;
     /// Connection state bits (new, est, rel, rpl, inv, trk, snat, dnat from bit 0).
     CT_STATE = 22, 1;
-    /// Which of lines 1 to 7 the key has: bit `i` for line `i`. Zero in masks and in comparisons.
+    /// Which of lines 1 to 7 the key, or the mask, has: bit `i` for line `i`. No match compares it.
     PRESENCE = 23, 1;
     /// Ethernet destination.
     DL_DST = 24, 6;

@@ -1,9 +1,9 @@
-//! Which packets somebody wants to see, by their options of Geneve: filters of dumps and captures.
+//! Filters of dumps and captures by a packet's options of Geneve.
 //!
 //! The mapping of a bridge is looked at once, when a filter is made. Then a packet is compared as it stood in the header, without
 //! an allocation: captures ask of every packet.
 
-use crate::geneve::{OPTION_HEADER, OptionBytes, OptionMap, options};
+use crate::geneve::{LENGTH, OPTION_HEADER, OptionBytes, OptionMap, options};
 use crate::{FieldId, FlowKey, Match, PacketKey, TunMetadata};
 
 /// Conditions on a packet's options, all of which must hold. The default has none.
@@ -27,7 +27,7 @@ pub struct PacketFilter {
     options: OptionFilter,
 }
 
-/// A field of which a filter says what no packet of the bridge has.
+/// Why a filter can match no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFilterable {
     /// No option is mapped to it, or there is no bridge.
@@ -81,7 +81,10 @@ impl OptionFilter {
 
 impl Wanted {
     fn new(bytes: &[u8], mask: &[u8]) -> Self {
-        Wanted { bytes: bytes.iter().zip(mask).map(|(byte, mask)| byte & mask).collect(), mask: mask.into() }
+        let mut mask: Box<[u8]> = mask.into();
+        // The bits beside the length are ignored. Source: RFC 8926, section 3.5.
+        mask[OPTION_HEADER - 1] &= LENGTH;
+        Wanted { bytes: bytes.iter().zip(&mask).map(|(byte, mask)| byte & mask).collect(), mask }
     }
 
     /// Of an option that comes twice the last counts, as [`OptionMap::read`] has it.
@@ -138,12 +141,14 @@ mod tests {
 
     /// A list of few options with few bits, so that they meet.
     fn list() -> impl Strategy<Value = Vec<u8>> {
-        let option = (0..4usize, 0..4u8, 0..4u8).prop_map(|(which, first, last)| {
+        let option = (0..4usize, 0..4u8, 0..4u8, 0..8u8).prop_map(|(which, first, last, reserved)| {
             let kind = KINDS.get(which).copied().unwrap_or(OptionKind { class: 9, kind: 1, length: 4 });
             let mut value = vec![0; kind.length.into()];
             value.iter_mut().next().into_iter().for_each(|byte| *byte = first);
             value.iter_mut().last().into_iter().for_each(|byte| *byte = last);
-            [&kind.header()[..], &value].concat()
+            let mut header = kind.header();
+            header[3] |= reserved << 5;
+            [&header[..], &value].concat()
         });
         proptest::collection::vec(option, 0..4).prop_map(|options| options.concat())
     }

@@ -72,7 +72,8 @@ impl Metadata {
         (self.words[0] as u32).swap_bytes()
     }
 
-    /// The same of a packet that came by another port.
+    /// The same of a packet that came by another port, as the first pass: without recirculation id. What a tunnel port takes
+    /// out of a tunnel begins anew there.
     #[inline]
     pub const fn at_port(mut self, in_port: u32) -> Self {
         self.words[0] = in_port.swap_bytes() as u64;

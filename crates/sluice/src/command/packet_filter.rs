@@ -30,13 +30,11 @@ impl FilterText {
     pub fn parse(text: &str, ports: &PortNames) -> Result<Self, String> {
         const OPTIONS: &str = "geneve(";
         let (mut rest, mut options) = (text.to_owned(), OptionFilter::default());
-        while let Some(at) = rest.find(OPTIONS) {
-            let inner = at + OPTIONS.len();
-            let end =
-                rest[inner..].find(')').ok_or_else(|| format!("{}: expected a closing parenthesis", &rest[at..]))?;
-            let more = parse_option_filter(&rest[inner..inner + end]).map_err(|error| error.to_string())?;
-            options = options.and(more);
-            rest.replace_range(at..=inner + end, "");
+        if let Some((before, list)) = text.split_once(OPTIONS) {
+            let (list, behind) =
+                list.split_once(')').ok_or_else(|| format!("{OPTIONS}{list}: expected a closing parenthesis"))?;
+            options = parse_option_filter(list).map_err(|error| error.to_string())?;
+            rest = format!("{before}{behind}");
         }
         let matches = Match::parse(&rest, ports).map_err(|error| error.to_string())?;
         Ok(FilterText { matches, options })
@@ -86,12 +84,14 @@ mod tests {
             option.to_owned(),
             format!("{option},tun_id=0"),
             format!("tun_id=0,{option}"),
-            format!("tun_id=0,{option},{option},in_port=0"),
+            format!("tun_id=0,{option},in_port=0"),
         ] {
             let filter = FilterText::parse(&text, &PortNames::NONE).unwrap().within(&OptionMap::default()).unwrap();
             assert!(filter.admits(&key) && !filter.admits(&PacketKey::ZERO), "{text}");
         }
-        for wrong in ["geneve({class=1", "geneve(x)", "no_field=1"] {
+        // Of all that a request has room for, a packet is compared with one list.
+        let twice = format!("{option},{option}");
+        for wrong in ["geneve({class=1", "geneve(x)", "no_field=1", &twice] {
             assert!(FilterText::parse(wrong, &PortNames::NONE).is_err(), "{wrong}");
         }
         let named = FilterText::parse("tun_metadata0=5", &PortNames::NONE).unwrap();
