@@ -12,7 +12,7 @@
 //! would need no second type, but the record of every packet would be looked up again in the stage `act`.
 
 use crate::answers::Answers;
-use crate::first_index::Hashed;
+use crate::first_index::HashKind;
 use sluice_conntrack::CachedConn;
 use sluice_flow::PacketKey;
 use sluice_flow_cache::Hits;
@@ -40,7 +40,7 @@ pub(crate) struct Batch<'m, 'g> {
     /// Hashes for the lookup that is under way.
     pub hashes: &'m mut [u64; BATCH_MAX],
     /// What they are hashes of.
-    pub hashed: Hashed,
+    pub hash_kind: HashKind,
     /// The megaflow of each packet, after the lookup; `None` if the packet is in `missed`.
     pub hits: Hits<'g>,
 
@@ -123,7 +123,7 @@ impl BatchMemory {
             packets: &mut self.packets,
             keys: &mut self.keys,
             hashes: &mut self.hashes,
-            hashed: Hashed::Nothing,
+            hash_kind: HashKind::Stale,
             hits: [None; BATCH_MAX],
             missed: BatchMask::NONE,
             answers: &mut self.answers,

@@ -17,15 +17,15 @@ pub(crate) enum FirstIndex<'a> {
     Paths(&'a Composer),
     /// A cache of the levels.
     Cache(&'a Levels),
-    /// Nothing that comes from far.
-    None,
+    /// Nothing: it is in the second-level cache, whose latency the processor hides by itself.
+    Near,
 }
 
-/// What a batch's hashes are.
+/// What the hashes of a batch are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hashed {
-    /// Those of packets that have gone.
-    Nothing,
+pub(crate) enum HashKind {
+    /// Of other packets.
+    Stale,
     /// Of addresses and ports, as the composed entries want them.
     Endpoints,
     /// Of whole keys, as the levels of the lookup want them.
@@ -36,30 +36,36 @@ impl<'a> FirstIndex<'a> {
     #[inline]
     pub fn of(composer: &'a Composer, levels: &'a Levels) -> Self {
         if composer.is_asked_first() {
-            if composer.is_far() { FirstIndex::Paths(composer) } else { FirstIndex::None }
-        } else if levels.is_far() && !composer.knows_pops() {
+            if composer.exceeds_l2() { FirstIndex::Paths(composer) } else { FirstIndex::Near }
+        } else if levels.exceeds_l2() && !composer.knows_pops() {
             FirstIndex::Cache(levels)
         } else {
-            FirstIndex::None
+            FirstIndex::Near
         }
     }
 
-    /// What it makes of a batch's hashes.
-    pub fn hashed(self) -> Hashed {
+    /// The kind of hashes that [`FirstIndex::hash_and_prefetch`] writes.
+    pub fn hash_kind(self) -> HashKind {
         match self {
-            FirstIndex::Paths(_) => Hashed::Endpoints,
-            FirstIndex::Cache(_) => Hashed::Keys,
-            FirstIndex::None => Hashed::Nothing,
+            FirstIndex::Paths(_) => HashKind::Endpoints,
+            FirstIndex::Cache(_) => HashKind::Keys,
+            FirstIndex::Near => HashKind::Stale,
         }
     }
 
     /// Hashes the first `n` of some keys, and fetches the lines that they will be looked up in.
     #[inline(always)]
-    pub fn prefetch<V: VectorOps>(self, ops: V, keys: &[PacketKey; TOGETHER], n: usize, hashes: &mut [u64; TOGETHER]) {
+    pub fn hash_and_prefetch<V: VectorOps>(
+        self,
+        ops: V,
+        keys: &[PacketKey; TOGETHER],
+        n: usize,
+        hashes: &mut [u64; TOGETHER],
+    ) {
         match self {
-            FirstIndex::Paths(composer) => composer.prefetch(&keys[..n], hashes),
-            FirstIndex::Cache(levels) => levels.prefetch(ops, keys, n, hashes),
-            FirstIndex::None => {}
+            FirstIndex::Paths(composer) => composer.hash_and_prefetch(&keys[..n], hashes),
+            FirstIndex::Cache(levels) => levels.hash_and_prefetch(ops, keys, n, hashes),
+            FirstIndex::Near => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::caches::{Caches, SMC_ENTRIES};
 use crate::context::Context;
 use crate::emc_insert::AdaptiveInsert;
 use crate::emc_recirc::{Candidates, EmcRecirc, Gate};
-use crate::first_index::Hashed;
+use crate::first_index::HashKind;
 use crate::settings::Settings;
 use crate::stage_cycles::Stage;
 use sluice_fate::{Counter, Tally};
@@ -113,15 +113,21 @@ impl Levels {
         emc.is_some() || smc || distributor.is_some()
     }
 
-    /// Whether the first cache in use comes from so far that it is better fetched while packets are still read.
+    /// Whether the first cache in use is larger than the second-level cache, and so is prefetched while packets are still read.
     #[inline]
-    pub fn is_far(&self) -> bool {
-        if self.arm.emc.is_some() { self.emc.is_far() } else { self.arm.smc && self.smc.is_far() }
+    pub fn exceeds_l2(&self) -> bool {
+        if self.arm.emc.is_some() { self.emc.exceeds_l2() } else { self.arm.smc && self.smc.exceeds_l2() }
     }
 
     /// Hashes the first `n` of some keys, and fetches the lines that the first cache in use will look them up in.
     #[inline(always)]
-    pub fn prefetch<V: VectorOps>(&self, ops: V, keys: &[PacketKey; TOGETHER], n: usize, hashes: &mut [u64; TOGETHER]) {
+    pub fn hash_and_prefetch<V: VectorOps>(
+        &self,
+        ops: V,
+        keys: &[PacketKey; TOGETHER],
+        n: usize,
+        hashes: &mut [u64; TOGETHER],
+    ) {
         hashes_together(ops, &self.secret, keys, n, hashes);
         if self.arm.emc.is_some() {
             self.emc.prefetch(&hashes[..n]);
@@ -134,7 +140,7 @@ impl Levels {
     #[inline(always)]
     fn ask<'g, V: VectorOps>(&mut self, ops: V, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
-        let is_prefetched = batch.hashed == Hashed::Keys;
+        let is_prefetched = batch.hash_kind == HashKind::Keys;
         if self.asks_by_hash() && !is_prefetched {
             key_hashes(ops, &self.secret, batch.keys, batch.packets.len(), batch.hashes);
         }

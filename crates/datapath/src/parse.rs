@@ -1,4 +1,4 @@
-//! The stage `parse`: from bytes to keys.
+//! The stage `parse`: from bytes to keys, and on to the hashes of the index that is asked first, if that is large.
 
 use crate::CaptureVerdict;
 use crate::batch::Batch;
@@ -26,9 +26,9 @@ pub(crate) fn parse(
     batch: &mut Batch<'_, '_>,
     context: &mut Context<'_, '_>,
 ) {
-    batch.hashed = first.hashed();
+    batch.hash_kind = first.hash_kind();
     while let Err(at) = match first {
-        FirstIndex::None => isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }),
+        FirstIndex::Near => isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }),
         _ => read_and_fetch(isa, port, first, batch),
     } {
         let packet = batch.packets.remove(at);
@@ -97,7 +97,7 @@ impl Kernel for ReadAndFetch<'_> {
                 }
                 extract_with(ops, packet.bytes(), port, key).map_err(|_| begin + i)?;
             }
-            first.prefetch(ops, keys, together.len(), hashes);
+            first.hash_and_prefetch(ops, keys, together.len(), hashes);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::command::PacketOut;
 use crate::compose::Composer;
 use crate::context::Context;
 use crate::execute::Executor;
-use crate::first_index::{FirstIndex, Hashed};
+use crate::first_index::{FirstIndex, HashKind};
 use crate::lookup::Levels;
 use crate::parse::parse;
 use crate::progress::Activity;
@@ -115,7 +115,7 @@ impl Walk {
             self.composer.replay(batch, context);
         }
         context.clock.progress().enter(Activity::Act);
-        batch.hashed = Hashed::Nothing;
+        batch.hash_kind = HashKind::Stale;
         let again = act(self.levels.isa(), &mut self.executor, &mut self.composer, batch, context);
         context.clock.mark(Stage::Act);
         again

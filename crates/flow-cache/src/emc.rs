@@ -200,9 +200,9 @@ impl Emc {
         self.sweep_left -= n;
     }
 
-    /// Whether its buckets come from so far that they are better prefetched while packets are still read.
+    /// Whether its buckets are prefetched while packets are still read: they are more than the second-level cache holds.
     #[inline]
-    pub fn is_far(&self) -> bool {
+    pub fn exceeds_l2(&self) -> bool {
         self.buckets.len() >= PREFETCH_FROM
     }
 
@@ -235,7 +235,7 @@ impl LookupStage for Emc {
         if !self.is_on() {
             return miss;
         }
-        if !batch.is_prefetched && self.is_far() {
+        if !batch.is_prefetched && self.exceeds_l2() {
             miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(batch.hashes[i])]));
         }
         // What the loop reads stays in registers: through `self` it would be loaded again after each hit.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_so_many_is_taken_whoever_else_takes_turns() {
+    fn one_insertion_in_n_is_taken_whatever_the_order_of_flows() {
         for turns in [&[(50, 32)][..], &[(50, 32), (1, 32)], &[(50, 1), (100, 9)]] {
             let taken = taken(turns);
             assert!((1800..2200).contains(&taken), "{taken} of 100000 with {turns:?}");

@@ -64,7 +64,7 @@ struct Index {
 #[derive(Default)]
 struct RemovedRecord {
     /// The statistics that `remove` or `modify` returned.
-    told: FlowStats,
+    reported: FlowStats,
     /// The megaflow goes on with another record.
     lineage: Option<Arc<Lineage>>,
 }
@@ -393,13 +393,13 @@ impl MegaflowTable {
         }
         self.arena.retire(id.0);
         index.quotas.remove(port, matched.mask(), share);
-        let told = index.total(id, created_ms);
+        let reported = index.total(id, created_ms);
         let (successor, lineage) = successor.unzip();
-        index.removed.insert(id.0, RemovedRecord { told, lineage });
+        index.removed.insert(id.0, RemovedRecord { reported, lineage });
         for notices in index.pmds.iter().filter_map(|pmd| pmd.notices.as_ref()) {
             notices.post(FlowDeleted { id, serial, matched: matched.clone(), successor });
         }
-        Some(told)
+        Some(reported)
     }
 
     /// Whether the record of that id is still the one of this xlate cache.
@@ -414,7 +414,7 @@ impl MegaflowTable {
         let reclaimed = self.arena.reclaim(RECLAIMED_AT_ONCE, |id, flow| {
             self.memory.sub(flow.bytes().into());
             let all = index.total(flow.id(), flow.created_ms());
-            let RemovedRecord { told, lineage } = index.removed.remove(&id).unwrap_or_default();
+            let RemovedRecord { reported, lineage } = index.removed.remove(&id).unwrap_or_default();
             let clear = || index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
             match lineage {
                 Some(lineage) => {
@@ -422,7 +422,7 @@ impl MegaflowTable {
                 }
                 None => clear(),
             }
-            let (packets, bytes) = (all.packets - told.packets, all.bytes - told.bytes);
+            let (packets, bytes) = (all.packets - reported.packets, all.bytes - reported.bytes);
             if packets != 0 {
                 index.late.push((flow, FlowStats { packets, bytes, ..all }));
             }

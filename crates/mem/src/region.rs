@@ -162,7 +162,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this base and size, and nobody but this value knows it.
+        // SAFETY: this value's own mapping has this base and size, and nobody but this value knows it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Taps {
 }
 
 /// A packet at a place where taps may want it.
-struct Sighting<'a> {
+struct Observation<'a> {
     packet: &'a Packet,
     point: CapturePoint,
     port: Option<PortNo>,
@@ -81,8 +81,8 @@ impl Taps {
         let is_known = self.causes.get(&name(packet)).is_some_and(|before| before.in_port == in_port);
         self.remember(packet, cause);
         if !is_known && self.wants(|target| target == CaptureTarget::Port(in_port)) {
-            let sighting = Sighting { packet, point: CapturePoint::Received, port: Some(in_port), verdict };
-            self.offer(&sighting, Some(key), |target| target == CaptureTarget::Port(in_port));
+            let observation = Observation { packet, point: CapturePoint::Received, port: Some(in_port), verdict };
+            self.offer(&observation, Some(key), |target| target == CaptureTarget::Port(in_port));
         }
     }
 
@@ -97,8 +97,8 @@ impl Taps {
     pub fn dropped(&mut self, packet: &Packet, reason: DropReason) {
         let port = self.causes.get(&name(packet)).map(|cause| cause.in_port);
         let verdict = CaptureVerdict::Dropped(reason);
-        let sighting = Sighting { packet, point: CapturePoint::Dropped, port, verdict };
-        self.offer(&sighting, None, |target| target == CaptureTarget::Drops);
+        let observation = Observation { packet, point: CapturePoint::Dropped, port, verdict };
+        self.offer(&observation, None, |target| target == CaptureTarget::Drops);
     }
 
     /// Sends a batch by a port's queue. Which packets the port dropped is told from its counts; see [`verdicts`].
@@ -118,8 +118,8 @@ impl Taps {
             .iter()
             .map(|packet| {
                 let sent = CaptureVerdict::Sent;
-                let sighting = Sighting { packet, point: CapturePoint::Sent, port: Some(port), verdict: sent };
-                self.capture(&sighting, snaplen)
+                let observation = Observation { packet, point: CapturePoint::Sent, port: Some(port), verdict: sent };
+                self.capture(&observation, snaplen)
             })
             .collect();
         let before = tally.clone();
@@ -158,35 +158,40 @@ impl Taps {
     }
 
     /// Captures a packet for the taps that want it. `key`: its key, if that is known.
-    fn offer(&mut self, sighting: &Sighting<'_>, key: Option<&PacketKey>, is_wanted: impl Fn(CaptureTarget) -> bool) {
-        let in_port = self.causes.get(&name(sighting.packet)).map(|cause| cause.in_port);
+    fn offer(
+        &mut self,
+        observation: &Observation<'_>,
+        key: Option<&PacketKey>,
+        is_wanted: impl Fn(CaptureTarget) -> bool,
+    ) {
+        let in_port = self.causes.get(&name(observation.packet)).map(|cause| cause.in_port);
         for at in 0..self.taps.len() {
             let Tap { request, sender, .. } = &self.taps[at];
-            let kept = sighting.packet.bytes().len().min(request.snaplen);
+            let kept = observation.packet.bytes().len().min(request.snaplen);
             let passes = || match (key, &request.filter) {
                 (Some(key), Some(filter)) => filter.admits(key),
-                _ => admits(request, sighting.packet.bytes(), in_port),
+                _ => admits(request, observation.packet.bytes(), in_port),
             };
             if is_wanted(request.target) && passes() && sender.admits(kept) {
-                let captured = self.capture(sighting, kept);
+                let captured = self.capture(observation, kept);
                 self.taps[at].sender.send(captured);
             }
         }
     }
 
     /// A copy of a packet.
-    fn capture(&mut self, sighting: &Sighting<'_>, kept: usize) -> CapturedPacket {
-        let bytes = sighting.packet.bytes();
+    fn capture(&mut self, observation: &Observation<'_>, kept: usize) -> CapturedPacket {
+        let bytes = observation.packet.bytes();
         let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        let cause = self.causes.get(&name(sighting.packet));
+        let cause = self.causes.get(&name(observation.packet));
         CapturedPacket {
             time_ns: *self.time_ns.get_or_insert_with(now),
             bytes: bytes[..bytes.len().min(kept)].into(),
             len: bytes.len(),
-            point: sighting.point,
-            port: sighting.port,
+            point: observation.point,
+            port: observation.port,
             in_port: cause.map(|cause| cause.in_port),
-            verdict: sighting.verdict,
+            verdict: observation.verdict,
             flow: cause.and_then(|cause| cause.flow.clone()),
             pmd: self.pmd,
         }

@@ -7,7 +7,7 @@ use super::recorder::{Pass, PathRecorder, only_ct};
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
-use crate::first_index::Hashed;
+use crate::first_index::HashKind;
 use crate::settings::Level;
 use crate::tracking::{Tracking, count_outcome};
 use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
@@ -136,11 +136,11 @@ impl Composer {
                 *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
                 self.table.prefetch(*hash);
             }
-        } else if batch.hashed != Hashed::Endpoints {
+        } else if batch.hash_kind != HashKind::Endpoints {
             // A packet just received came by no tunnel.
-            self.prefetch(&keys[..n], hashes);
+            self.hash_and_prefetch(&keys[..n], hashes);
         }
-        batch.hashed = Hashed::Endpoints;
+        batch.hash_kind = HashKind::Endpoints;
         debug_assert!(
             batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_line(&self.secret, &keys[i])),
             "the hashes are of these packets"
@@ -180,10 +180,10 @@ impl Composer {
         !self.table.is_empty() && self.paused == 0 && !self.knows_pops()
     }
 
-    /// Whether the entries come from so far that they are better fetched while packets are still read.
+    /// Whether the entries are more than the second-level cache holds, and so prefetched while packets are still read.
     #[inline]
-    pub fn is_far(&self) -> bool {
-        self.table.is_far()
+    pub fn exceeds_l2(&self) -> bool {
+        self.table.exceeds_l2()
     }
 
     /// Whether packets just received may be known by how the last ones lost a tunnel's header.
@@ -193,7 +193,7 @@ impl Composer {
 
     /// Hashes keys, and fetches the lines that their entries are searched in.
     #[inline(always)]
-    pub fn prefetch(&self, keys: &[PacketKey], hashes: &mut [u64]) {
+    pub fn hash_and_prefetch(&self, keys: &[PacketKey], hashes: &mut [u64]) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = hash_of_line(&self.secret, key);
             self.table.prefetch(*hash);

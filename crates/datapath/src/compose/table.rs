@@ -12,9 +12,9 @@ use sluice_simd::prefetch;
 
 /// Entries in a bucket.
 const WAYS: usize = 2;
-/// Buckets in use from which on they are prefetched while packets are still read: 256 KiB. In debug builds any number, so that
-/// the tests, which have few, go both ways.
-const FAR_FROM: usize = if cfg!(debug_assertions) { 1 } else { 1 << 12 };
+/// Buckets in use from which on they are prefetched while packets are still read: 512 KiB, more than the second-level cache
+/// holds beside packets. Tests of debug builds, which have few entries, get there when the table grows.
+const AHEAD_FROM: usize = if cfg!(debug_assertions) { 2 * FIRST } else { 1 << 13 };
 /// Buckets in a segment: 256 KiB.
 const SEGMENT: usize = 1 << SEGMENT_BITS;
 const SEGMENT_BITS: u32 = 12;
@@ -76,8 +76,8 @@ impl EntryTable {
 
     /// Whether more buckets are in use than the second-level cache holds beside packets.
     #[inline]
-    pub fn is_far(&self) -> bool {
-        self.mask >= FAR_FROM
+    pub fn exceeds_l2(&self) -> bool {
+        self.mask + 1 >= AHEAD_FROM
     }
 
     /// Prefetches the bucket of a hash.
