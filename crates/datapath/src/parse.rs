@@ -4,11 +4,11 @@ use crate::CaptureVerdict;
 use crate::batch::Batch;
 use crate::capture::Cause;
 use crate::context::Context;
-use crate::first_index::FirstIndex;
+use crate::first_index::{FirstIndex, HashKind};
 use sluice_action::PortNo;
 use sluice_fate::DropReason;
-use sluice_flow::{Metadata, PacketKey, extract_with};
-use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_flow::{Metadata, PacketKey, ParseError, extract_with};
+use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use sluice_simd::isa::Kernel;
 use sluice_simd::vector_ops::TOGETHER;
 use sluice_simd::{Isa, VectorOps};
@@ -27,16 +27,48 @@ pub(crate) fn parse(
     context: &mut Context<'_, '_>,
 ) {
     batch.hash_kind = first.hash_kind();
-    while let Err(at) = match first {
+    let read = match first {
         FirstIndex::Near => isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }),
         _ => read_and_fetch(isa, port, first, batch),
-    } {
+    };
+    if let Err(at) = read {
+        drop_runts(port, isa, at, batch, context);
+    }
+}
+
+/// Drops the packet at `at`, which has no key, and others like it behind it; reads the keys of the rest, each once, so that
+/// a sender of runts costs the others little. The index that is asked first hashes them later.
+#[cold]
+#[inline(never)]
+fn drop_runts(port: &Metadata, isa: Isa, mut at: usize, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
+    batch.hash_kind = HashKind::Stale;
+    while let Some(packet) = batch.packets.get(at) {
+        if isa.run(ReadKey { packet, port, key: &mut batch.keys[at] }).is_ok() {
+            at += 1;
+            continue;
+        }
         let packet = batch.packets.remove(at);
         if let Some(taps) = &mut context.taps {
             let cause = Cause { in_port: PortNo(port.in_port()), flow: None };
             taps.looked_up(&packet, &PacketKey::ZERO, CaptureVerdict::Dropped(DropReason::RxRunt), cause);
         }
         context.discard(packet, DropReason::RxRunt);
+    }
+}
+
+/// Reads one key.
+struct ReadKey<'a> {
+    packet: &'a Packet,
+    port: &'a Metadata,
+    key: &'a mut PacketKey,
+}
+
+impl Kernel for ReadKey<'_> {
+    type Output = Result<(), ParseError>;
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> Self::Output {
+        extract_with(ops, self.packet.bytes(), self.port, self.key)
     }
 }
 
