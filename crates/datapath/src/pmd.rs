@@ -344,6 +344,9 @@ impl Pmd {
                 PmdCommand::SetVlanLimit { vlan_limit, into } => {
                     self.vlan_limit = vlan_limit;
                     self.rxqs.iter_mut().for_each(|rxq| rxq.set_vlan_limit(vlan_limit));
+                    if let Some(taps) = &mut self.taps {
+                        taps.set_vlan_limit(vlan_limit);
+                    }
                     let _ = into.send(());
                 }
                 PmdCommand::ReportAutopilots(into) => {
@@ -353,7 +356,7 @@ impl Pmd {
                 }
                 PmdCommand::Execute(out) => self.packet_outs.push_back(out),
                 PmdCommand::SetMissBudget(budget) => self.walk.upcalls.misses.set_budget(budget),
-                PmdCommand::AddTap(tap) => Taps::add(&mut self.taps, self.shared.pmd, tap),
+                PmdCommand::AddTap(tap) => Taps::add(&mut self.taps, self.shared.pmd, self.vlan_limit, tap),
                 PmdCommand::RemoveTap { id, into } => _ = into.send(Taps::remove(&mut self.taps, id)),
                 PmdCommand::IndexFlow { id, into } => {
                     self.index_flow(id);

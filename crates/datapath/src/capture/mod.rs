@@ -192,7 +192,7 @@ impl Control {
     /// The taps of a PMD that comes.
     pub(crate) fn taps(&self, pmd: usize) -> Option<Box<Taps>> {
         let mut taps = None;
-        self.captures.iter().for_each(|capture| Taps::add(&mut taps, pmd, capture.tap()));
+        self.captures.iter().for_each(|capture| Taps::add(&mut taps, pmd, self.vlan_limit, capture.tap()));
         taps
     }
 }

@@ -4,7 +4,7 @@ use super::queue::Sender;
 use super::{CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket};
 use sluice_action::PortNo;
 use sluice_fate::{DropReason, Tally};
-use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_flow::{Metadata, PacketKey, VlanLimit, extract};
 use sluice_flow_cache::Megaflow;
 use sluice_mem::PoolId;
 use sluice_packet::{Buffers, Packet, PacketBatch};
@@ -35,6 +35,8 @@ pub(crate) struct Cause {
 #[derive(Debug)]
 pub(crate) struct Taps {
     pmd: usize,
+    /// Filters see as many tags as rules do.
+    vlan_limit: VlanLimit,
     taps: Vec<Tap>,
     /// By buffer: those of the burst under way.
     causes: HashMap<(PoolId, u64), Cause>,
@@ -59,9 +61,14 @@ impl CapturedFlow {
 
 impl Taps {
     /// Adds a tap to those of a PMD.
-    pub fn add(taps: &mut Option<Box<Taps>>, pmd: usize, tap: Tap) {
-        let new = || Box::new(Taps { pmd, taps: Vec::new(), causes: HashMap::new(), time_ns: None });
+    pub fn add(taps: &mut Option<Box<Taps>>, pmd: usize, vlan_limit: VlanLimit, tap: Tap) {
+        let new = || Box::new(Taps { pmd, vlan_limit, taps: Vec::new(), causes: HashMap::new(), time_ns: None });
         taps.get_or_insert_with(new).taps.push(tap);
+    }
+
+    /// Changes how many tags are read of a packet.
+    pub fn set_vlan_limit(&mut self, vlan_limit: VlanLimit) {
+        self.vlan_limit = vlan_limit;
     }
 
     /// Removes a capture's tap, and all taps with the last one.
@@ -114,26 +121,30 @@ impl Taps {
             return queue.send(batch, buffers, tally);
         }
         let snaplen = self.taps.iter().map(|tap| tap.request.snaplen).max().unwrap_or(0);
-        let copies: Vec<CapturedPacket> = batch
+        // Filters see the whole packet, which is gone when its verdict is known.
+        let copies: Vec<(CapturedPacket, Vec<bool>)> = batch
             .iter()
             .map(|packet| {
                 let sent = CaptureVerdict::Sent;
                 let observation = Observation { packet, point: CapturePoint::Sent, port: Some(port), verdict: sent };
-                self.capture(&observation, snaplen)
+                let copy = self.capture(&observation, snaplen);
+                let admits = |tap: &Tap| self.admits(&tap.request, packet.bytes(), copy.in_port);
+                let admitting = self.taps.iter().map(admits).collect();
+                (copy, admitting)
             })
             .collect();
         let before = tally.clone();
         queue.send(batch, buffers, tally);
-        let lens: Vec<usize> = copies.iter().map(|copy| copy.len).collect();
+        let lens: Vec<usize> = copies.iter().map(|(copy, _)| copy.len).collect();
         let verdicts = verdicts(&lens, &tally.since(&before));
-        for (copy, verdict) in copies.into_iter().zip(verdicts) {
-            for tap in &self.taps {
+        for ((copy, admitting), verdict) in copies.into_iter().zip(verdicts) {
+            for (tap, is_admitted) in self.taps.iter().zip(admitting) {
                 let is_wanted = match tap.request.target {
                     CaptureTarget::Port(wanted) => wanted == port,
                     CaptureTarget::Drops => verdict != CaptureVerdict::Sent,
                 };
                 let kept = copy.bytes.len().min(tap.request.snaplen);
-                if is_wanted && admits(&tap.request, &copy.bytes, copy.in_port) && tap.sender.admits(kept) {
+                if is_wanted && is_admitted && tap.sender.admits(kept) {
                     let (bytes, flow) = (copy.bytes[..kept].into(), copy.flow.clone());
                     tap.sender.send(CapturedPacket { bytes, verdict, flow, ..copy });
                 }
@@ -170,13 +181,22 @@ impl Taps {
             let kept = observation.packet.bytes().len().min(request.snaplen);
             let passes = || match (key, &request.filter) {
                 (Some(key), Some(filter)) => filter.admits(key),
-                _ => admits(request, observation.packet.bytes(), in_port),
+                _ => self.admits(request, observation.packet.bytes(), in_port),
             };
             if is_wanted(request.target) && passes() && sender.admits(kept) {
                 let captured = self.capture(observation, kept);
                 self.taps[at].sender.send(captured);
             }
         }
+    }
+
+    /// Whether a packet whose key must be read again passes a capture's filter. The key of a packet that was changed has its
+    /// new fields.
+    fn admits(&self, request: &CaptureRequest, bytes: &[u8], in_port: Option<PortNo>) -> bool {
+        let Some(filter) = &request.filter else { return true };
+        let mut key = PacketKey::ZERO;
+        let metadata = Metadata::of_port(in_port.map_or(0, |port| port.0)).with_vlan_limit(self.vlan_limit);
+        extract(bytes, &metadata, &mut key).is_ok() && filter.admits(&key)
     }
 
     /// A copy of a packet.
@@ -203,15 +223,6 @@ fn name(packet: &Packet) -> (PoolId, u64) {
     (packet.frame.pool(), packet.frame.token())
 }
 
-/// Whether a packet whose key must be read again passes a capture's filter. The key of a packet that was changed has its
-/// new fields.
-fn admits(request: &CaptureRequest, bytes: &[u8], in_port: Option<PortNo>) -> bool {
-    let Some(filter) = &request.filter else { return true };
-    let mut key = PacketKey::ZERO;
-    let metadata = Metadata::of_port(in_port.map_or(0, |port| port.0));
-    extract(bytes, &metadata, &mut key).is_ok() && filter.admits(&key)
-}
-
 /// What became of the packets of a batch that a port has taken, from the drops that it counted: a port drops the longest
 /// for their length, and the last ones for any other reason, because its ring was full or its link gone.
 fn verdicts(lens: &[usize], counted: &Tally) -> Vec<CaptureVerdict> {
@@ -231,6 +242,22 @@ fn verdicts(lens: &[usize], counted: &Tally) -> Vec<CaptureVerdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_flow::geneve::OptionMap;
+    use sluice_flow::{Match, OptionFilter, PacketFilter, PortNames};
+
+    #[test]
+    fn a_filter_sees_as_many_tags_as_rules() {
+        let matches = Match::parse("ip", &PortNames::NONE).unwrap();
+        let filter = PacketFilter::new(&matches, &OptionMap::default(), OptionFilter::default()).unwrap();
+        let request = CaptureRequest { target: CaptureTarget::Drops, filter: Some(filter), snaplen: 64 };
+        let ip = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 0x81, 0, 0, 7, 8, 0], &ip].concat();
+        let admits = |tags| {
+            let (vlan_limit, causes) = (VlanLimit::from_setting(tags), HashMap::new());
+            Taps { pmd: 0, vlan_limit, taps: Vec::new(), causes, time_ns: None }.admits(&request, &tagged, None)
+        };
+        assert_eq!([admits(1), admits(2)], [false, true]);
+    }
 
     #[test]
     fn drops_of_a_port_fall_on_the_longest_and_the_last() {
