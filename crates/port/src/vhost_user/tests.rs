@@ -14,8 +14,8 @@ use super::work::{self, Work};
 use crate::config::Options;
 use crate::gro::tests::{gso_frame, segments};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
-use crate::stats::QueueStats;
-use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, Pools, Port, PortConfig, PortStats, RxQueue, TxQueue};
 use proptest::prelude::*;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
@@ -86,6 +86,17 @@ impl Guest {
 
     /// The same for frames with these bytes.
     fn send_frames(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, u64) {
+        let (tally, stats) = self.send_counted(frames, retries_max);
+        (tally, stats.retries())
+    }
+
+    /// The same. Returns what the port counts.
+    fn send_with_stats(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, PortStats) {
+        let (tally, stats) = self.send_counted(frames, retries_max);
+        (tally, stats::total([], [&*stats]))
+    }
+
+    fn send_counted(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, Arc<QueueStats>) {
         let stats = Arc::new(QueueStats::default());
         let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
         let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
@@ -96,7 +107,35 @@ impl Guest {
         let mut queue = GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::new(retries_max.into()), stats.clone());
         queue.send(&mut batch, &mut buffers, &mut tally);
         assert_eq!(tally.conserved(), Ok(()));
-        (tally, stats.retries())
+        (tally, stats)
+    }
+
+    /// The packets in its used buffers, of which GSO frames are split.
+    fn received(&self, buffers: &[(u32, u16)]) -> Vec<Vec<u8>> {
+        let header_size = self.features.header();
+        let (mut used, mut packets) = (self.used().into_iter().map(|chain| self.chain_bytes(buffers, chain)), vec![]);
+        while let Some(mut bytes) = used.next() {
+            let mut header = bytes[..header_size].to_vec();
+            if self.features.merges() {
+                let more = u16::from_le_bytes([header[10], header[11]]) - 1;
+                (0..more).for_each(|_| bytes.extend(used.next().expect("as many buffers as its header says")));
+            }
+            header.resize(VNET_HEADER, 0);
+            let (header, frame) = (VnetHeader::read(&header).unwrap(), bytes.split_off(header_size));
+            packets.extend(if header.is_gso() { segments(&frame, header) } else { vec![frame] });
+        }
+        packets
+    }
+
+    /// What was written to the buffers of a chain.
+    fn chain_bytes(&self, buffers: &[(u32, u16)], (id, len): (u32, u32)) -> Vec<u8> {
+        let (mut bytes, mut at) = (Vec::new(), id as usize);
+        while bytes.len() < len as usize {
+            let (size, _) = buffers[at];
+            bytes.extend(self.buffer(at as u64, (size as usize).min(len as usize - bytes.len())));
+            at += 1;
+        }
+        bytes
     }
 
     /// Its receive queue, with a pool of `frames`.
@@ -434,6 +473,50 @@ proptest! {
             };
             prop_assert!(is_bounded(work), "{work:?}");
         }
+    }
+
+    /// What a guest gets, however its buffers lie and whatever it negotiated, are the packets that were sent, in their order,
+    /// once the GSO frames among them are split. Only the last ones are missing, for which it had no buffers, and those too
+    /// long for it.
+    #[test]
+    fn a_guest_gets_the_packets_that_were_sent(
+        (is_packed, merges, is_new, has_records) in any::<(bool, bool, bool, bool)>(),
+        offloads in prop::sample::select(vec![0, 1 << 7, 1 << 1 | 1 << 7, 1 << 1 | 1 << 8, 1 << 1 | 1 << 7 | 1 << 8]),
+        buffers in prop::collection::vec((prop_oneof![12..APART as u32, Just(APART as u32)], any::<bool>()), usize::from(SIZE)),
+        parts in prop::collection::vec((any::<(bool, bool)>(), 1..2500usize, 100..1000u16, 60..900usize), 1..4),
+        retries_max in 0..3u8,
+    ) {
+        let version = if is_packed { PACKED.0 } else if is_new { VERSION_1.0 } else { 0 };
+        let features = Features(version | if merges { 1 << 15 } else { 0 } | offloads);
+        // The last buffer ends its chain.
+        let last = buffers.len() - 1;
+        let chained = |(i, (len, more)): (usize, (u32, bool))| (len, if more && i != last { WRITE | NEXT } else { WRITE });
+        let buffers: Vec<_> = buffers.into_iter().enumerate().map(chained).collect();
+        let guest = Guest::new(&buffers, features);
+        if has_records {
+            let shape = InflightShape { queues: 1, queue_size: SIZE };
+            let records = InflightBuffer::map(shape.create().unwrap(), shape, (shape.bytes(), 0)).unwrap();
+            let setup = RingSetup { inflight: records.of_queue(0), ..guest.memory.setup(features) };
+            guest.slot.replace(Some(Ring::new(setup).unwrap()));
+        }
+        let mut frames = Vec::new();
+        for ((is_v6, pushes), payload, size, other) in parts {
+            let (whole, header) = gso_frame(is_v6, 0, 0, if pushes { 0x18 } else { 0x10 }, payload, size);
+            frames.extend(segments(&whole, header));
+            frames.push(frame(other));
+        }
+        frames.truncate(BATCH_MAX);
+        let (tally, stats) = guest.send_with_stats(&frames, retries_max);
+        prop_assume!(guest.slot.is_running());
+        let got = guest.received(&buffers);
+        prop_assert_eq!(got.len() as u64, tally[Counter::Sent]);
+        prop_assert_eq!(stats.tx_bytes as usize, got.iter().map(Vec::len).sum::<usize>());
+        // Those too long for a guest that does not merge are left out in between.
+        let mut offered = frames.iter();
+        prop_assert!(got.iter().all(|packet| offered.any(|frame| frame == packet)), "not in order, or another packet");
+        let considered = frames.len() as u64 - tally.dropped(DropReason::TxFull);
+        prop_assert_eq!(considered, tally[Counter::Sent] + tally.dropped(DropReason::TxOversize));
+        prop_assert!(!merges || tally.dropped(DropReason::TxOversize) == 0);
     }
 
     /// While a guest migrates the log has every page that was written, and no other: from the start of a ring on, also of
