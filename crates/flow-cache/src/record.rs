@@ -5,6 +5,7 @@ use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Translation,
 use sluice_fate::DropReason;
 use sluice_flow::layout::{self, PACKET_LINES};
 use sluice_flow::{Line, PacketKey};
+use sluice_simd::isa::Kernel;
 use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{HashKey, VectorOps, compare, hash};
 use std::sync::Arc;
@@ -211,24 +212,16 @@ impl Megaflow {
     /// [`Megaflow::contains`] inside a lookup.
     #[inline(always)]
     pub fn contains_with<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
-        ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key) && (self.further == 0 || self.contains_further(key))
+        ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key)
+            && (self.further == 0 || self.contains_further(ops, key))
     }
 
-    /// Out of line: the loop over lines, inside those of lookups, takes the registers of ordinary IPv4 packets, which have no
-    /// further line: 13 instructions each in the exact match cache.
-    #[cold]
-    #[inline(never)]
-    fn contains_further(&self, key: &PacketKey) -> bool {
-        let Some(want) = &self.further_key else { return true };
-        let mut lines = self.further;
-        for want in &want[..] {
-            let i = lines.trailing_zeros() as usize;
-            lines &= lines.wrapping_sub(1);
-            if !Scalar.masked_eq_bytes(&key.line(i).0, &self.mask.whole.line(i).0, &want.0) {
-                return false;
-            }
-        }
-        true
+    #[inline(always)]
+    fn contains_further<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
+        std::hint::cold_path();
+        let further = FurtherLines { flow: self, key };
+        // [`Isa::run`] inlines what is compiled for no instruction set.
+        if V::SHUFFLES { ops.isa().run(further) } else { further.by_words() }
     }
 
     /// The port on which its packets arrive; 0 if its mask leaves the port open.
@@ -336,5 +329,41 @@ impl Megaflow {
             cacheable: true,
             xcache: self.xcache.clone(),
         }
+    }
+}
+
+/// Whether a key's further lines are a megaflow's.
+///
+/// A function of its own: the loop over lines, inside those of lookups, takes the registers of ordinary IPv4 packets, which
+/// have no further line: 13 instructions each in the exact match cache.
+struct FurtherLines<'a> {
+    flow: &'a Megaflow,
+    key: &'a PacketKey,
+}
+
+impl FurtherLines<'_> {
+    #[cold]
+    #[inline(never)]
+    fn by_words(self) -> bool {
+        self.run(Scalar)
+    }
+}
+
+impl Kernel for FurtherLines<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> bool {
+        let FurtherLines { flow, key } = self;
+        let Some(wanted) = &flow.further_key else { return true };
+        let mut lines = flow.further;
+        for wanted in &wanted[..] {
+            let i = lines.trailing_zeros() as usize;
+            lines &= lines.wrapping_sub(1);
+            if !ops.masked_eq_bytes(&key.line(i).0, &flow.mask.whole.line(i).0, &wanted.0) {
+                return false;
+            }
+        }
+        true
     }
 }
