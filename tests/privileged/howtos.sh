@@ -23,6 +23,17 @@ ip -n "$s" link set host2 up
 
 talks() { ip netns exec "${vms[$1 - 1]}" ping -q -c 1 -W 1 "10.9.1.$2" > /dev/null; }
 talk() { until_true talks "$1" "$2" || fail "machines $1 and $2 do not talk"; }
+# DEVICE FILE TCPDUMP'S-ARGUMENTS: writes what passes a device to a file, from now on until `unwatch`.
+watch() {
+    # Emptied first: what the one before said is no sign that this one listens.
+    : > "$dir/tcpdump"
+    inside timeout 60 tcpdump -i "$1" -nn -l "${@:3}" > "$2" 2> "$dir/tcpdump" & watching=$!
+    until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+}
+unwatch() {
+    kill "$watching"
+    wait "$watching" || true
+}
 apart() { ! talks "$1" "$2" || fail "machines $1 and $2 talk"; }
 
 kind='isolating traffic'
@@ -91,13 +102,11 @@ ip -n "$s" link set tap1 address 00:16:3e:00:00:07
 ip -n "$s" link set host1 address 00:16:3e:00:00:05
 ovs-vsctl -- --id=@from get port tap1 -- --id=@to get port span0 -- --id=@m create mirror name=span select-src-port=@from \
     select-dst-port=@from output-port=@to -- set bridge br0 mirrors=@m
-inside timeout 60 tcpdump -i span0 -nn -l icmp > "$dir/span" 2> "$dir/tcpdump" & watching=$!
-until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+watch span0 "$dir/span" icmp
 talk 1 3
 until_true grep -q '10.9.1.3 > 10.9.1.1: ICMP echo reply' "$dir/span" || fail "no reply is copied: $(cat "$dir/span")"
 grep -q '10.9.1.1 > 10.9.1.3: ICMP echo request' "$dir/span" || fail "no request is copied: $(cat "$dir/span")"
-kill "$watching"
-wait "$watching" || true
+unwatch
 counted() { [ "$(ovs-vsctl get mirror span statistics:tx_packets)" -ge 2 ]; }
 until_true counted || fail "the mirror counts nothing: $(ovs-vsctl list mirror)"
 
@@ -107,13 +116,11 @@ ovs-vsctl add-port br0 rspan0 tag=300 -- set interface rspan0 type=internal -- s
     -- --id=@wire get port host1 -- --id=@m create mirror name=rspan select-src-port=@wire select-vlan=100 output-vlan=300 \
     -- set bridge br0 mirrors=@m flood-vlans=300
 ip -n "$s" link set rspan0 up
-inside timeout 60 tcpdump -i rspan0 -nn -l icmp > "$dir/rspan" 2> "$dir/tcpdump" & watching=$!
-until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+watch rspan0 "$dir/rspan" icmp
 talk 1 3
 until_true grep -q '10.9.1.3 > 10.9.1.1: ICMP echo reply' "$dir/rspan" || fail "no reply is copied: $(cat "$dir/rspan")"
 ! grep -q '10.9.1.1 > ' "$dir/rspan" || fail "what the wire does not bring is copied: $(cat "$dir/rspan")"
-kill "$watching"
-wait "$watching" || true
+unwatch
 ovs-vsctl clear bridge br0 mirrors flood-vlans -- clear port host1 trunks -- del-port br0 rspan0 -- del-port br0 span0
 
 ovs-vsctl del-br br0
@@ -140,12 +147,10 @@ talk 2 4
 apart 1 2
 apart 1 4
 # What host1 receives: frames that it sends past the queueing discipline are not shown.
-inside timeout 60 tcpdump -i host1 -e -nn -l > "$dir/frame" 2> "$dir/tcpdump" & watching=$!
-until_true grep -q listening "$dir/tcpdump" || fail "tcpdump does not start: $(cat "$dir/tcpdump")"
+watch host1 "$dir/frame" -e
 talk 1 3
 until_true grep -q '802.1Q-QinQ.*vlan 300.*vlan 10' "$dir/frame" || fail "not tagged twice: $(cat "$dir/frame")"
-kill "$watching"
-wait "$watching" || true
+unwatch
 ovs-vsctl set port left-down cvlans=20
 talk 2 4
 apart 1 3
