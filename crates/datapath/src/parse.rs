@@ -16,8 +16,8 @@ use sluice_simd::{Isa, VectorOps};
 /// Packets ahead of the one being read whose first bytes are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
-/// Reads the keys of packets just received by a port, and lets the index that is asked first know of them. Packets that cannot be
-/// parsed are dropped with a reason.
+/// Reads the keys of packets just received by a port, and hashes them for the index that is asked first, if that is large.
+/// Packets that cannot be parsed are dropped with a reason.
 #[inline]
 pub(crate) fn parse(
     port: &Metadata,

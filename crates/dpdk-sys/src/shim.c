@@ -355,7 +355,7 @@ int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct
 {
     struct rte_eth_dev_info info;
     struct rte_eth_conf conf;
-    uint16_t n_rxd = want->n_rxd, n_txd = want->n_txd, conf_mtu;
+    uint16_t n_rxd = want->n_rxd, n_txd = want->n_txd, now;
     int err;
 
     memset(&conf, 0, sizeof conf);
@@ -371,9 +371,11 @@ int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct
         conf.rx_adv_conf.rss_conf.rss_hf = hashed;
         conf.rxmode.offloads |= tells_hash;
     }
-    /* Without one, DPDK takes 1500. */
-    if (want->mtu || rte_eth_dev_get_mtu(port, &conf_mtu) == 0) {
-        conf.rxmode.mtu = want->mtu ? want->mtu : conf_mtu;
+    /* Without one, DPDK takes 1500, or what the device can do. */
+    if (want->mtu) {
+        conf.rxmode.mtu = want->mtu;
+    } else if (rte_eth_dev_get_mtu(port, &now) == 0 && now <= info.max_mtu) {
+        conf.rxmode.mtu = now;
     }
     *step = "configure";
     if ((err = rte_eth_dev_configure(port, want->n_rxq, want->n_txq, &conf)) != 0) {

@@ -60,7 +60,7 @@ struct Receiver {
     gso: Option<GsoSplit>,
     /// The GSO frame's bytes; the buffer is reused.
     gso_frame: Vec<u8>,
-    /// Of whose ring the GSO frame is, as [`SlotRing::guest`].
+    /// The guest that sent the GSO frame ([`SlotRing::guest`]).
     guest: u64,
 }
 

@@ -186,6 +186,7 @@ mod tests {
         age(&all[9].1, 2);
         assert!(connect(&connections).1.is_some() && is_closed(&all[9].0));
     }
+
     #[test]
     fn requests_that_come_just_in_time_each_are_late_together() {
         let connections = Connections::default();
