@@ -19,7 +19,7 @@ use crate::walk::Walk;
 use sluice_action::{FlowId, PortNo};
 use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
-use sluice_packet::{Buffers, VlanLimit};
+use sluice_packet::{BATCH_MAX, Buffers, VlanLimit};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::collections::VecDeque;
@@ -195,6 +195,7 @@ impl Pmd {
                 has_given |= n != 0;
             }
         }
+        walk.executor.tx.end_iteration(fullest == BATCH_MAX, context.buffers, context.tally);
         walk.levels.maintain(&context);
         // Packets of the switch's own that are left are work, as received ones are.
         fullest.max(usize::from(is_sending))
@@ -270,8 +271,14 @@ impl Pmd {
     pub fn rest(&mut self) {
         self.rxqs.iter_mut().for_each(|rxq| rxq.drop_misses(&mut self.walk, &mut self.buffers));
         self.drop_own_misses();
+        self.send_kept();
         self.buffers.flush();
         self.publish();
+    }
+
+    /// Sends the packets that transmit queues keep.
+    fn send_kept(&mut self) {
+        self.walk.executor.tx.end_iteration(false, &mut self.buffers, &mut self.tally);
     }
 
     #[inline]
@@ -302,6 +309,8 @@ impl Pmd {
     #[cold]
     fn run_commands(&mut self) {
         self.shared.progress.enter(Activity::Commands);
+        // Queues and pools may go.
+        self.send_kept();
         let mut commands = std::mem::take(&mut self.commands);
         self.shared.take_commands(&mut commands);
         for command in commands.drain(..) {

@@ -1,5 +1,8 @@
 //! What waits to be sent: one batch a port, flushed when it is full and at the end of a receive burst.
 //!
+//! A queue may keep packets that its next batch is likely to continue. It is asked for them when an iteration has brought
+//! it none, or is the last before the PMD finds nothing to do.
+//!
 //! Packets are pushed in order of arrival, so none overtakes another on its way to a port. Recirculation would break
 //! that: a packet that takes two passes comes to its port later than one behind it that takes one. So a burst in
 //! which packets recirculate is *held*: what it sends is kept with the arrival number of the packet it came from, and
@@ -8,8 +11,8 @@
 use crate::context::Context;
 use crate::policing;
 use sluice_action::PortNo;
-use sluice_fate::{Counter, DropReason};
-use sluice_packet::{Packet, PacketBatch};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_packet::{Buffers, Packet, PacketBatch};
 use sluice_policer::EgressPolicer;
 use sluice_port::TxQueue;
 use std::sync::Arc;
@@ -34,6 +37,36 @@ pub(crate) struct TxPorts {
     held: Vec<(u32, TxSlot, Packet)>,
     /// Whether the burst under way is held.
     is_holding: bool,
+    /// The ports whose queues keep packets, or did.
+    keeping: Keeping,
+}
+
+/// Ports whose queues keep packets. Few queues do, and only now and then.
+#[derive(Default)]
+struct Keeping(Vec<KeepingPort>);
+
+struct KeepingPort {
+    slot: TxSlot,
+    /// Whether it was sent a batch in the iteration under way.
+    is_fresh: bool,
+}
+
+impl Keeping {
+    /// Notes that a port's queue was sent a batch.
+    #[inline(always)]
+    fn note(&mut self, slot: TxSlot, port: &TxPort) {
+        if port.queue.keeps_packets() {
+            self.refresh(slot);
+        }
+    }
+
+    #[cold]
+    fn refresh(&mut self, slot: TxSlot) {
+        match self.0.iter_mut().find(|port| port.slot == slot) {
+            Some(port) => port.is_fresh = true,
+            None => self.0.push(KeepingPort { slot, is_fresh: true }),
+        }
+    }
 }
 
 /// The slots of ports by number.
@@ -123,6 +156,7 @@ impl TxPorts {
             self.waiting.push(slot);
         } else if to.batch.is_full() {
             to.flush(context);
+            self.keeping.note(slot, &to.to);
         }
         to.batch.push(packet);
     }
@@ -131,7 +165,10 @@ impl TxPorts {
     #[inline]
     pub fn push_all(&mut self, slot: TxSlot, packets: &mut PacketBatch, context: &mut Context<'_, '_>) {
         match &mut self.slots[usize::from(slot.0)] {
-            Some(slot) if slot.batch.is_empty() => slot.to.send(packets, context),
+            Some(Slot { batch, to }) if batch.is_empty() => {
+                to.send(packets, context);
+                self.keeping.note(slot, to);
+            }
             _ => packets.drain(..).for_each(|packet| self.push(slot, packet, context)),
         }
     }
@@ -171,8 +208,31 @@ impl TxPorts {
         while let Some(slot) = self.waiting.pop() {
             if let Some(to) = &mut self.slots[usize::from(slot.0)] {
                 to.flush(context);
+                self.keeping.note(slot, &to.to);
             }
         }
+    }
+
+    /// Ends an iteration: sends what queues keep, except those that got a batch in it if another is to be expected.
+    #[inline]
+    pub fn end_iteration(&mut self, expects_more: bool, buffers: &mut Buffers, tally: &mut Tally) {
+        if !self.keeping.0.is_empty() {
+            self.send_kept(expects_more, buffers, tally);
+        }
+    }
+
+    #[cold]
+    fn send_kept(&mut self, expects_more: bool, buffers: &mut Buffers, tally: &mut Tally) {
+        let slots = &mut self.slots;
+        self.keeping.0.retain_mut(|port| {
+            if expects_more && std::mem::take(&mut port.is_fresh) {
+                return true;
+            }
+            if let Some(slot) = &mut slots[usize::from(port.slot.0)] {
+                slot.to.queue.send_kept(buffers, tally);
+            }
+            false
+        });
     }
 }
 

@@ -34,28 +34,30 @@ const TCP_MIN: usize = 20;
 const ACK: u8 = 0x10;
 
 /// Consecutive segments merged into one GSO frame: its headers. The payload stays in the packets.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct GsoFrame {
     /// How many packets it has.
     pub packets: usize,
     /// From the Ethernet header to the TCP header, its own included.
     pub headers: ArrayVec<u8, HEADERS_MAX>,
+    /// Whether another segment can follow.
+    pub is_open: bool,
     offload: VnetHeader,
 }
 
 impl GsoFrame {
     /// Merges as many packets from the front of `packets` as one GSO frame can have. `None` if that is fewer than two, or
-    /// the guest does not take such frames.
-    pub fn of(packets: &[Packet], tso: GuestTso) -> Option<GsoFrame> {
-        let (first, others) = packets.split_first()?;
-        let first = Segment::of(first.bytes())?;
+    /// the guest does not take such frames. The first `known` packets were one open frame before.
+    pub fn of(packets: &[Packet], known: usize, tso: GuestTso) -> Option<GsoFrame> {
+        let first = Segment::of(packets.first()?.bytes())?;
         let is_taken = if first.is_v6 { tso.v6 } else { tso.v4 };
         if !is_taken || first.flags() != ACK {
             return None;
         }
         let (gso_size, payload_max) = (first.payload().len(), IP_MAX - (first.payload - first.l3));
-        let (mut count, mut payload, mut flags) = (1, gso_size, ACK);
-        for packet in others {
+        let known = known.max(1);
+        let (mut count, mut payload, mut flags) = (known, known * gso_size, ACK);
+        for packet in &packets[known..] {
             let Some(next) = Segment::of(packet.bytes()) else { break };
             let next_len = next.payload().len();
             // A shorter segment, and one that pushes or finishes, is the last.
@@ -74,6 +76,7 @@ impl GsoFrame {
         (count > 1).then(|| GsoFrame {
             packets: count,
             headers: first.headers_of_all(payload, flags),
+            is_open: flags == ACK && payload == count * gso_size && payload + gso_size <= payload_max,
             offload: VnetHeader::gso_tcp(first.is_v6, gso_size as u16, first.l4 as u16),
         })
     }
@@ -282,6 +285,7 @@ pub(crate) mod tests {
         #[test]
         fn segments_become_the_frame_that_they_were(
             is_v6: bool, tags in 0..3u16, options in 0..8usize, push: bool, payload in 2..20_000usize, size in 1..1400u16,
+            known in 2..BATCH_MAX,
         ) {
             prop_assume!(payload > usize::from(size));
             let (frame, header) = gso_frame(is_v6, tags, options, if push { 0x18 } else { 0x10 }, payload, size);
@@ -289,8 +293,15 @@ pub(crate) mod tests {
             let all = segments.len();
             let segments = &segments[..all.min(BATCH_MAX)];
             let packets = packets(segments);
-            let merged = GsoFrame::of(&packets, ALL).unwrap();
+            let merged = GsoFrame::of(&packets, 0, ALL).unwrap();
             prop_assert_eq!(merged.packets, segments.len());
+            // In two parts, the first of which is open, it is the same.
+            if known < segments.len() {
+                prop_assert!(GsoFrame::of(&packets[..known], 0, ALL).unwrap().is_open);
+                prop_assert_eq!(&GsoFrame::of(&packets, known, ALL).unwrap(), &merged);
+            }
+            let is_last = segments.len() == all && (push || payload % usize::from(size) != 0);
+            prop_assert_eq!(merged.is_open, !is_last);
             let mut whole = whole(&merged, &packets);
             prop_assert_eq!(self::segments(&whole, merged.offload), segments);
             complete(&mut whole, &merged);
@@ -320,7 +331,7 @@ pub(crate) mod tests {
             }
             let packets = packets(&frames);
             for from in 0..packets.len() {
-                if let Some(merged) = GsoFrame::of(&packets[from..], ALL) {
+                if let Some(merged) = GsoFrame::of(&packets[from..], 0, ALL) {
                     let again = segments(&whole(&merged, &packets[from..]), merged.offload);
                     prop_assert_eq!(&again[..], &frames[from..from + merged.packets]);
                     prop_assert!(merged.packets > 1);
@@ -334,7 +345,7 @@ pub(crate) mod tests {
         for (is_v6, taken) in [(false, GuestTso { v4: false, v6: true }), (true, GuestTso { v4: true, v6: false })] {
             let (frame, header) = gso_frame(is_v6, 0, 0, 0x10, 3000, 1000);
             let packets = packets(&segments(&frame, header));
-            assert!(GsoFrame::of(&packets, taken).is_none() && GsoFrame::of(&packets, ALL).is_some());
+            assert!(GsoFrame::of(&packets, 0, taken).is_none() && GsoFrame::of(&packets, 0, ALL).is_some());
         }
     }
 
@@ -344,7 +355,7 @@ pub(crate) mod tests {
         for broken in 0..4 {
             let mut frames = segments(&frame, header);
             frames[broken][500] ^= 1;
-            let merged = GsoFrame::of(&packets(&frames), ALL).map(|merged| merged.packets);
+            let merged = GsoFrame::of(&packets(&frames), 0, ALL).map(|merged| merged.packets);
             assert_eq!(merged, (broken > 1).then_some(broken), "{broken}");
         }
     }
@@ -360,7 +371,7 @@ pub(crate) mod tests {
         let segments = segments(&frame, header);
         assert_eq!(be16(&segments[0], payload - 4), Some(0));
         let packets = packets(&segments);
-        let merged = GsoFrame::of(&packets, ALL).unwrap();
+        let merged = GsoFrame::of(&packets, 0, ALL).unwrap();
         assert_eq!(self::segments(&whole(&merged, &packets), merged.offload), segments);
     }
 
@@ -372,7 +383,7 @@ pub(crate) mod tests {
             [&segment[..12], &len.to_be_bytes(), &[0xaa, 0xaa, 3, 0, 0, 0], &segment[12..]].concat()
         };
         let packets = packets(&segments(&frame, header).iter().map(snap).collect::<Vec<_>>());
-        assert!(GsoFrame::of(&packets, ALL).is_none());
+        assert!(GsoFrame::of(&packets, 0, ALL).is_none());
         assert!(header.segments(&snap(&frame)).is_err());
     }
 
@@ -397,7 +408,7 @@ pub(crate) mod tests {
             frames.push(later);
         }
         let packets = packets(&frames);
-        let merged = GsoFrame::of(&packets, ALL).unwrap();
+        let merged = GsoFrame::of(&packets, 0, ALL).unwrap();
         assert_eq!(merged.packets, 16, "the most of {size} bytes each in {IP_MAX}");
         assert_eq!(segments(&whole(&merged, &packets), merged.offload), frames[..16]);
     }

@@ -40,7 +40,18 @@ pub trait TxQueue: Send {
     /// Sends every packet of `batch` and leaves it empty. Counts each packet as sent, or as dropped with a reason.
     ///
     /// A frame of the device's own pool leaves without a copy; a frame of another pool is copied and given back.
+    ///
+    /// A queue may keep packets that the next batch is likely to continue, counted as held. Its caller then asks for them
+    /// before it rests.
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally);
+
+    /// Whether it keeps packets.
+    fn keeps_packets(&self) -> bool {
+        false
+    }
+
+    /// Sends the packets that it keeps.
+    fn send_kept(&mut self, _buffers: &mut Buffers, _tally: &mut Tally) {}
 }
 
 /// A port's properties, for `dpif/show` and the like.

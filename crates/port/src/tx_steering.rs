@@ -43,4 +43,12 @@ impl TxQueue for HashTxQueue {
             queue.send(part, buffers, tally);
         }
     }
+
+    fn keeps_packets(&self) -> bool {
+        self.queues.iter().any(|(queue, _)| queue.keeps_packets())
+    }
+
+    fn send_kept(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+        self.queues.iter_mut().for_each(|(queue, _)| queue.send_kept(buffers, tally));
+    }
 }

@@ -91,7 +91,9 @@ impl OverPorts {
         if batch.is_empty() {
             return Err(GeneratorError::Buffers);
         }
-        self.ends[lane.from].tx.send(&mut batch, &mut self.buffers, &mut self.tally);
+        let tx = &mut self.ends[lane.from].tx;
+        tx.send(&mut batch, &mut self.buffers, &mut self.tally);
+        tx.send_kept(&mut self.buffers, &mut self.tally);
         Ok(true)
     }
 

@@ -4,7 +4,8 @@
 //! published, and the rest is tried again, as often as the port's option says, as long as each attempt gets some packets
 //! through. Source: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_vhost_send`.
 //!
-//! A guest that takes GSO frames gets consecutive segments as one ([`crate::gro`]).
+//! A guest that takes GSO frames gets consecutive segments as one ([`crate::gro`]). The largest frame has more segments than
+//! a batch has packets, so those of a frame that is open at the end of a batch are kept until the next one.
 
 use super::ring::{Access, Broken, Burst, Chain, Ring, RingFormat, RunningRing};
 use super::slot::RingSlot;
@@ -21,6 +22,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// The header of a packet in one chain: nothing is left to do.
 const HEADER: [u8; VNET_HEADER] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
+/// The most packets of an open frame that are kept. The largest frame has 45 segments of 1448 bytes.
+const KEPT_MAX: usize = 64;
+
 /// A transmit queue of the port: the guest's receive ring.
 #[derive(Debug)]
 pub struct GuestReceive {
@@ -30,6 +34,18 @@ pub struct GuestReceive {
     retries_max: Arc<AtomicU8>,
     stats: Arc<QueueStats>,
     burst: Burst,
+    /// The packets of a GSO frame that the next batch may continue.
+    kept: Vec<Packet>,
+}
+
+/// Packets to send.
+#[derive(Clone, Copy)]
+struct Outgoing<'a> {
+    packets: &'a [Packet],
+    /// How many of them, the first ones, were kept.
+    were_kept: usize,
+    /// Whether those of an open frame at the end are to be kept.
+    may_keep: bool,
 }
 
 /// The result for a packet to the guest.
@@ -43,37 +59,86 @@ enum RxStep {
 
 impl GuestReceive {
     pub fn new(slot: Arc<RingSlot>, mtu: Mtu, retries_max: Arc<AtomicU8>, stats: Arc<QueueStats>) -> Self {
-        GuestReceive { slot, mtu, retries_max, stats, burst: Burst::default() }
+        GuestReceive { slot, mtu, retries_max, stats, burst: Burst::default(), kept: Vec::new() }
+    }
+
+    /// Sends packets, except those that are to be kept, the last ones. Returns how many these are.
+    #[inline(always)]
+    fn transmit(&mut self, outgoing: Outgoing<'_>, tally: &mut Tally) -> usize {
+        let mut slot = self.slot.lock();
+        let Some(ring) = slot.running() else {
+            self.stats.drop_unsent(DropReason::TxNoPort, outgoing.packets.len(), tally);
+            return 0;
+        };
+        self.burst.clear();
+        let (burst, mtu) = (&mut self.burst, self.mtu);
+        let (retries_max, stats) = (&*self.retries_max, &*self.stats);
+        let sender = Sender {
+            burst,
+            next: 0,
+            mtu,
+            retries_max,
+            stats,
+            outgoing,
+            sent: 0,
+            bytes: 0,
+            long: 0,
+            unmerged_left: 0,
+            kept: 0,
+        };
+        let (kept, outcome) = match ring {
+            Ring::Split(ring) => sender.send_all(ring, tally),
+            Ring::Packed(ring) => sender.send_all(ring, tally),
+            Ring::RecordedSplit(ring) => sender.send_all_recorded(ring, tally),
+            Ring::RecordedPacked(ring) => sender.send_all_recorded(ring, tally),
+        };
+        if let Err(broken) = outcome {
+            self.slot.break_off(ring, broken);
+            self.stats.errors(1);
+        }
+        kept
+    }
+
+    /// Sends the packets that were kept and those of `batch` behind them.
+    #[inline(never)]
+    fn send_behind_kept(&mut self, batch: &mut PacketBatch, may_keep: bool, buffers: &mut Buffers, tally: &mut Tally) {
+        let mut packets = std::mem::take(&mut self.kept);
+        let were_kept = packets.len();
+        tally[Counter::Released] += were_kept as u64;
+        packets.extend(batch.drain(..));
+        let kept = self.transmit(Outgoing { packets: &packets, were_kept, may_keep }, tally);
+        tally[Counter::Held] += kept as u64;
+        buffers.give(packets.drain(..packets.len() - kept));
+        self.kept = packets;
     }
 }
 
 impl TxQueue for GuestReceive {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        match self.slot.lock().running() {
-            None => self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally),
-            Some(ring) => {
-                self.burst.clear();
-                let (burst, mtu) = (&mut self.burst, self.mtu);
-                let (retries_max, stats) = (&*self.retries_max, &*self.stats);
-                let sender =
-                    Sender { burst, next: 0, mtu, retries_max, stats, sent: 0, bytes: 0, long: 0, unmerged_left: 0 };
-                let outcome = match ring {
-                    Ring::Split(ring) => sender.send_all(ring, batch, tally),
-                    Ring::Packed(ring) => sender.send_all(ring, batch, tally),
-                    Ring::RecordedSplit(ring) => sender.send_all_recorded(ring, batch, tally),
-                    Ring::RecordedPacked(ring) => sender.send_all_recorded(ring, batch, tally),
-                };
-                if let Err(broken) = outcome {
-                    self.slot.break_off(ring, broken);
-                    self.stats.errors(1);
-                }
-            }
+        if !self.kept.is_empty() {
+            return self.send_behind_kept(batch, true, buffers, tally);
+        }
+        let kept = self.transmit(Outgoing { packets: batch, were_kept: 0, may_keep: true }, tally);
+        if kept != 0 {
+            tally[Counter::Held] += kept as u64;
+            let kept_from = batch.len() - kept;
+            self.kept.extend(batch.drain(kept_from..));
         }
         buffers.give_batch(batch);
     }
+
+    fn keeps_packets(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    fn send_kept(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+        if !self.kept.is_empty() {
+            self.send_behind_kept(&mut PacketBatch::new(), false, buffers, tally);
+        }
+    }
 }
 
-/// Writes one batch into a ring.
+/// Writes packets into a ring.
 struct Sender<'a> {
     burst: &'a mut Burst,
     /// The first chain of the burst that is not used.
@@ -81,6 +146,7 @@ struct Sender<'a> {
     mtu: Mtu,
     retries_max: &'a AtomicU8,
     stats: &'a QueueStats,
+    outgoing: Outgoing<'a>,
     /// Packets that were sent, their bytes, and packets that were too long.
     sent: usize,
     bytes: usize,
@@ -88,38 +154,36 @@ struct Sender<'a> {
     /// Packets at the front that are sent one by one: their GSO frame had no room. To merge them again would check their
     /// sums once more for each of them.
     unmerged_left: usize,
+    /// Packets at the end that are to be kept.
+    kept: usize,
 }
 
 // All of it is compiled into one function a format, so that its counts stay in registers.
 impl Sender<'_> {
     #[inline(always)]
-    fn send_all<F: RingFormat>(
-        mut self,
-        ring: &mut RunningRing<F>,
-        batch: &PacketBatch,
-        tally: &mut Tally,
-    ) -> Result<(), Broken> {
+    fn send_all<F: RingFormat>(mut self, ring: &mut RunningRing<F>, tally: &mut Tally) -> (usize, Result<(), Broken>) {
+        let n = self.outgoing.packets.len();
         let (mut outcome, mut retries) = (Ok(()), 0);
         loop {
             let before = self.sent;
-            outcome = outcome.and_then(|()| self.send_until_full(ring, &batch[self.sent + self.long..]));
+            outcome = outcome.and_then(|()| self.send_until_full(ring));
             ring.publish();
-            let is_over = outcome.is_err() || self.sent + self.long == batch.len();
+            let is_over = outcome.is_err() || self.sent + self.long + self.kept == n;
             // A guest that had no room for one packet has none for the next one at once.
             if is_over || self.sent == before || retries >= self.retries_max.load(Relaxed) {
                 break;
             }
             retries += 1;
         }
-        ring.look_ahead(batch.len());
-        let left = batch.len() - self.sent - self.long;
+        ring.look_ahead(n);
+        let left = n - self.sent - self.long - self.kept;
         let reason = if outcome.is_ok() { DropReason::TxFull } else { DropReason::TxNoPort };
         self.stats.drop_unsent(reason, left, tally);
         self.stats.drop_unsent(DropReason::TxOversize, self.long, tally);
         tally[Counter::Sent] += self.sent as u64;
         self.stats.carried(self.sent, self.bytes);
         self.stats.retried(retries.into());
-        outcome
+        (self.kept, outcome)
     }
 
     /// The same for rings with records, which few guests have: a function of its own takes no registers from the others.
@@ -127,16 +191,16 @@ impl Sender<'_> {
     fn send_all_recorded<F: RingFormat>(
         self,
         ring: &mut RunningRing<F>,
-        batch: &PacketBatch,
         tally: &mut Tally,
-    ) -> Result<(), Broken> {
-        self.send_all(ring, batch, tally)
+    ) -> (usize, Result<(), Broken>) {
+        self.send_all(ring, tally)
     }
 
     /// Sends packets until the guest has no more buffers. The burst keeps what is left of it, so that its bound is one
     /// for all attempts.
     #[inline(always)]
-    fn send_until_full<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packets: &[Packet]) -> Result<(), Broken> {
+    fn send_until_full<F: RingFormat>(&mut self, ring: &mut RunningRing<F>) -> Result<(), Broken> {
+        let packets = &self.outgoing.packets[self.sent + self.long..];
         let waiting = self.burst.chains().len() - self.next;
         ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
         if let Some(tso) = ring.features.guest_tso() {
@@ -161,8 +225,13 @@ impl Sender<'_> {
         // Sums are not worth checking for a guest without a buffer.
         while let (Some(packet), Some(_)) = (packets.first(), self.chain(ring, self.next)?) {
             if self.unmerged_left == 0
-                && let Some(frame) = GsoFrame::of(packets, tso)
+                && let Some(frame) = GsoFrame::of(packets, std::mem::take(&mut self.outgoing.were_kept), tso)
             {
+                let is_open = frame.is_open && frame.packets == packets.len();
+                if is_open && self.outgoing.may_keep && frame.packets <= KEPT_MAX {
+                    self.kept = frame.packets;
+                    break;
+                }
                 if self.send_gso(ring, &frame, packets)? {
                     let segments;
                     (segments, packets) = packets.split_at(frame.packets);
@@ -222,7 +291,8 @@ impl Sender<'_> {
             room += chain.len as usize;
         }
         let header = gso.vnet_header(n as u16);
-        let mut parts = ArrayVec::<&[u8], { BATCH_MAX + 2 }>::from_iter([&header[..header_size], &gso.headers]);
+        let mut parts =
+            ArrayVec::<&[u8], { KEPT_MAX + BATCH_MAX + 2 }>::from_iter([&header[..header_size], &gso.headers]);
         parts.extend(segments.iter().map(|segment| gso.payload(segment)));
         self.write(ring, &mut parts, n)?;
         self.next += n;

@@ -15,7 +15,7 @@ use crate::config::Options;
 use crate::gro::tests::{gso_frame, segments};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
 use crate::stats::{self, QueueStats};
-use crate::{Mtu, Pools, Port, PortConfig, PortStats, RxQueue, TxQueue};
+use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
 use proptest::prelude::*;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
@@ -86,28 +86,18 @@ impl Guest {
 
     /// The same for frames with these bytes.
     fn send_frames(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, u64) {
-        let (tally, stats) = self.send_counted(frames, retries_max);
-        (tally, stats.retries())
+        let mut sender = self.sender(retries_max);
+        sender.send(frames);
+        sender.end();
+        (sender.tally, sender.stats.retries())
     }
 
-    /// The same. Returns what the port counts.
-    fn send_with_stats(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, PortStats) {
-        let (tally, stats) = self.send_counted(frames, retries_max);
-        (tally, stats::total([], [&*stats]))
-    }
-
-    fn send_counted(&self, frames: &[Vec<u8>], retries_max: u8) -> (Tally, Arc<QueueStats>) {
+    /// What sends to it.
+    fn sender(&self, retries_max: u8) -> GuestSender {
         let stats = Arc::new(QueueStats::default());
-        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
-        let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
-        for frame in frames {
-            batch.push(buffers.write(&pool, frame).unwrap());
-        }
-        tally[Counter::Originated] += frames.len() as u64;
-        let mut queue = GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::new(retries_max.into()), stats.clone());
-        queue.send(&mut batch, &mut buffers, &mut tally);
-        assert_eq!(tally.conserved(), Ok(()));
-        (tally, stats)
+        let queue = GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::new(retries_max.into()), stats.clone());
+        let pool = Pools::new(256).of_size(1500).unwrap();
+        GuestSender { queue, stats, pool, buffers: Buffers::new(), tally: Tally::default() }
     }
 
     /// The packets in its used buffers, of which GSO frames are split.
@@ -148,6 +138,40 @@ impl Guest {
     /// Polls it once. Returns the packets' bytes.
     fn poll(&self) -> (Vec<Vec<u8>>, Tally) {
         self.queue(64).poll()
+    }
+}
+
+/// A transmit queue, and what a thread needs to use it.
+struct GuestSender {
+    queue: GuestReceive,
+    stats: Arc<QueueStats>,
+    pool: Arc<dyn FramePool>,
+    buffers: Buffers,
+    tally: Tally,
+}
+
+impl GuestSender {
+    /// Sends frames as one batch. Returns how many packets are kept.
+    fn send(&mut self, frames: &[Vec<u8>]) -> u64 {
+        let GuestSender { queue, pool, buffers, tally, .. } = self;
+        let mut batch = PacketBatch::new();
+        frames.iter().for_each(|frame| batch.push(buffers.write(pool, frame).unwrap()));
+        tally[Counter::Originated] += frames.len() as u64;
+        queue.send(&mut batch, buffers, tally);
+        assert_eq!(tally.conserved(), Ok(()));
+        let kept = tally[Counter::Held] - tally[Counter::Released];
+        assert_eq!(queue.keeps_packets(), kept != 0);
+        kept
+    }
+
+    /// Sends what is kept.
+    fn end(&mut self) {
+        self.queue.send_kept(&mut self.buffers, &mut self.tally);
+        assert!(!self.queue.keeps_packets());
+        assert_eq!(self.tally.conserved(), Ok(()));
+        assert_eq!(self.tally[Counter::Held], self.tally[Counter::Released]);
+        self.buffers.flush();
+        assert_eq!(self.pool.available(), self.pool.capacity(), "no frame is lost");
     }
 }
 
@@ -214,6 +238,48 @@ fn gso_frames_are_sent(features: Features) {
     let read = VnetHeader::read(&got).unwrap();
     assert_eq!(segments(&got[VNET_HEADER..], read), segments(&whole, header));
     assert_eq!(guest.buffer(4, 82)[VNET_HEADER..], frame(70));
+}
+
+#[test]
+fn a_gso_frame_has_the_segments_of_several_batches() {
+    for features in [GUEST_TSO, Features(GUEST_TSO.0 | PACKED.0)] {
+        let guest = Guest::new(&[(1000, WRITE); 6], features);
+        let (whole, header) = gso_frame(false, 0, 0, 0x18, 45 * 20, 20);
+        let segments = segments(&whole, header);
+        let mut sender = guest.sender(8);
+        assert_eq!(sender.send(&segments[..BATCH_MAX]), BATCH_MAX as u64);
+        assert_eq!(guest.used(), []);
+        assert_eq!(sender.send(&segments[BATCH_MAX..]), 0, "it ends with a segment that pushes");
+        assert_eq!(guest.used(), [(0, (VNET_HEADER + whole.len()) as u32)]);
+        assert_eq!(guest.received(&[(1000, WRITE); 6]), segments);
+        sender.end();
+        assert_eq!((sender.tally[Counter::Sent], sender.tally[Counter::Held]), (45, 32));
+    }
+}
+
+#[test]
+fn packets_are_kept_until_they_are_asked_for_or_become_too_many() {
+    let guest = Guest::new(&[(1000, WRITE); 6], GUEST_TSO);
+    let (whole, header) = gso_frame(false, 0, 0, 0x10, 100 * 4, 4);
+    let segments = segments(&whole, header);
+    let mut sender = guest.sender(8);
+    let kept: Vec<u64> = segments.chunks(BATCH_MAX).map(|batch| sender.send(batch)).collect();
+    assert_eq!(kept, [32, 64, 0, 4]);
+    assert_eq!(guest.used().len(), 1);
+    sender.end();
+    assert_eq!(guest.used(), [(0, 12 + 54 + 96 * 4), (1, 12 + 54 + 4 * 4)]);
+    assert_eq!(guest.received(&[(1000, WRITE); 6]), segments);
+}
+
+#[test]
+fn kept_packets_are_dropped_where_the_guest_has_gone() {
+    let guest = Guest::new(&[(1000, WRITE); 6], GUEST_TSO);
+    let (whole, header) = gso_frame(false, 0, 0, 0x10, 1000, 100);
+    let mut sender = guest.sender(8);
+    assert_eq!(sender.send(&segments(&whole, header)), 10);
+    guest.slot.replace(None);
+    sender.end();
+    assert_eq!(sender.tally.dropped(DropReason::TxNoPort), 10);
 }
 
 #[test]
@@ -484,7 +550,7 @@ proptest! {
         offloads in prop::sample::select(vec![0, 1 << 7, 1 << 1 | 1 << 7, 1 << 1 | 1 << 8, 1 << 1 | 1 << 7 | 1 << 8]),
         buffers in prop::collection::vec((prop_oneof![12..APART as u32, Just(APART as u32)], any::<bool>()), usize::from(SIZE)),
         parts in prop::collection::vec((any::<(bool, bool)>(), 1..2500usize, 100..1000u16, 60..900usize), 1..4),
-        retries_max in 0..3u8,
+        (retries_max, at_once) in (0..3u8, 1..=BATCH_MAX),
     ) {
         let version = if is_packed { PACKED.0 } else if is_new { VERSION_1.0 } else { 0 };
         let features = Features(version | if merges { 1 << 15 } else { 0 } | offloads);
@@ -505,8 +571,11 @@ proptest! {
             frames.extend(segments(&whole, header));
             frames.push(frame(other));
         }
-        frames.truncate(BATCH_MAX);
-        let (tally, stats) = guest.send_with_stats(&frames, retries_max);
+        frames.truncate(2 * BATCH_MAX);
+        let mut sender = guest.sender(retries_max);
+        frames.chunks(at_once).for_each(|batch| _ = sender.send(batch));
+        sender.end();
+        let (tally, stats) = (&sender.tally, stats::total([], [&*sender.stats]));
         prop_assume!(guest.slot.is_running());
         let got = guest.received(&buffers);
         prop_assert_eq!(got.len() as u64, tally[Counter::Sent]);
