@@ -73,7 +73,7 @@ pub(crate) fn act<'g>(
                 }
                 return !batch.packets.is_empty();
             }
-            if executor.send_by_tunnels(batch, context) {
+            if executor.send_by_tunnels(isa, batch, context) {
                 return false;
             }
         }

@@ -85,8 +85,8 @@ impl Executor {
 
     /// Sends a batch by tunnels, if that is all that it needs; see [`tunnel::send_batch`].
     #[inline]
-    pub fn send_by_tunnels(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
-        tunnel::send_batch(batch, &mut self.sequence, &mut self.tx, context)
+    pub fn send_by_tunnels(&mut self, isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+        tunnel::send_batch(isa, batch, &mut self.sequence, &mut self.tx, context)
     }
 
     /// Executes `actions` on a packet, and what it completes on the fragments that waited for it.

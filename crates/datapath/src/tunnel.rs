@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::{self, OptionBytes};
-use sluice_flow::hash::five_tuple;
+use sluice_flow::hash::{five_tuple, five_tuples};
 use sluice_flow::{Metadata, PacketKey, TunnelKey, extract_with};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::headers::ETHERNET_SIZE;
@@ -35,7 +35,8 @@ pub(crate) fn push(
     context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
     action_context.renew_key(context.vlan_limit)?;
-    push_header(push, sequence, &mut action_context.packet, action_context.key, context)?;
+    let hash = five_tuple(action_context.key, 0);
+    push_header(push, sequence, &mut action_context.packet, hash, context)?;
     action_context.pushed_tags = 0;
     action_context.conn.forget();
     // Most packets leave now: who needs the key of the outer packet extracts it.
@@ -44,13 +45,13 @@ pub(crate) fn push(
     Ok(())
 }
 
-/// Puts a header in front of a packet that has this key, which stays as it is.
+/// Puts a header in front of a packet, whose key stays as it is. The `hash` of what is within chooses the source port.
 #[inline]
 fn push_header(
     push: &TunnelPush,
     sequence: &mut u32,
     packet: &mut Packet,
-    key: &PacketKey,
+    hash: u32,
     context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
     let size = push.header.growth() as u16;
@@ -59,7 +60,7 @@ fn push_header(
         packet.frame.push_front(size).map_err(|_| DropReason::NoHeadroom)?;
     }
     let per_packet = PerPacket {
-        source_port: source_port(five_tuple(key, 0)),
+        source_port: source_port(hash),
         sequence: *sequence,
         timestamp: (context.now_ms * TIMESTAMPS_PER_MS) as u32,
     };
@@ -87,34 +88,36 @@ fn make_headroom(packet: &mut Packet, size: u16, context: &mut Context<'_, '_>) 
 /// Headers first, then ports: a packet that is copied just after its length was written waits for that (22 of 146 cycles a
 /// packet, 2026-11-26). Mostly none is copied, since the whole batch leaves by one port.
 pub(crate) fn send_batch(
+    isa: Isa,
     batch: &mut Batch<'_, '_>,
     sequence: &mut u32,
     tx: &mut TxPorts,
     context: &mut Context<'_, '_>,
 ) -> bool {
     let n = batch.packets.len();
-    if (0..n).any(|i| batch.hits[i].and_then(push_and_output).is_none()) {
-        return false;
+    let (mut pushes, mut slots) = (ArrayVec::<_, BATCH_MAX>::new(), ArrayVec::<_, BATCH_MAX>::new());
+    for i in 0..n {
+        let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { return false };
+        pushes.push(push);
+        slots.push(tx.slot(port));
     }
-    let mut ports = ArrayVec::<_, BATCH_MAX>::new();
+    let hashes = five_tuples(isa, &batch.keys[..n], 0);
     let mut failed = ArrayVec::<(usize, DropReason), BATCH_MAX>::new();
-    for (i, (packet, key)) in batch.packets.iter_mut().zip(batch.keys.iter()).enumerate() {
-        let Some((push, port)) = batch.hits[i].and_then(push_and_output) else { continue };
-        ports.push(tx.slot(port));
-        if let Err(reason) = push_header(push, sequence, packet, key, context) {
+    for (i, (packet, push)) in batch.packets.iter_mut().zip(&pushes).enumerate() {
+        if let Err(reason) = push_header(push, sequence, packet, hashes[i], context) {
             failed.push((i, reason));
         }
     }
-    if let Some(&Some(slot)) = ports.first()
+    if let Some(&Some(slot)) = slots.first()
         && failed.is_empty()
-        && ports.iter().all(|port| *port == Some(slot))
+        && slots.iter().all(|other| *other == Some(slot))
     {
         tx.push_all(slot, batch.packets, context);
         return true;
     }
     let mut failed = failed.into_iter().peekable();
     for (i, packet) in batch.packets.drain(..).enumerate() {
-        match (failed.next_if(|(at, _)| *at == i), ports[i]) {
+        match (failed.next_if(|(at, _)| *at == i), slots[i]) {
             (Some((_, reason)), _) => context.discard(packet, reason),
             (None, Some(slot)) => tx.push(slot, packet, context),
             (None, None) => context.discard(packet, DropReason::TxNoPort),

@@ -5,17 +5,20 @@
 //! Debian builds it), `lib/flow.c`.
 
 use crate::{PacketKey, layout};
+use sluice_packet::BATCH_MAX;
 use sluice_packet::headers::{ethertype, has_ports, ip_proto};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{Isa, VectorOps};
 
 /// One word into a MurmurHash3.
-#[inline]
+#[inline(always)]
 pub fn murmur_add(hash: u32, data: u32) -> u32 {
     let data = data.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
     (hash ^ data).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
 }
 
 /// Ends a MurmurHash3.
-#[inline]
+#[inline(always)]
 pub fn murmur_finish(hash: u32, last: u32) -> u32 {
     let mut h = hash ^ last;
     h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
@@ -80,9 +83,62 @@ pub fn five_tuple(key: &PacketKey, basis: u32) -> u32 {
     let proto = key.number(layout::NW_PROTO) as u8;
     hash = murmur_add(hash, proto.into());
     if has_ports(proto) {
-        hash = murmur_add(hash, (key.number(layout::TP_SRC) << 16 | key.number(layout::TP_DST)) as u32);
+        hash = murmur_add(hash, ports_of(key));
     }
     murmur_finish(hash, FIVE_TUPLE)
+}
+
+/// [`five_tuple`] of each packet of a batch.
+#[inline]
+pub fn five_tuples(isa: Isa, keys: &[PacketKey], basis: u32) -> [u32; BATCH_MAX] {
+    isa.run(FiveTuples { keys, basis })
+}
+
+/// Hashes a batch. If it is at least half full and all packets are of IPv4 and have ports, they are hashed side by side.
+struct FiveTuples<'a> {
+    keys: &'a [PacketKey],
+    basis: u32,
+}
+
+impl Kernel for FiveTuples<'_> {
+    type Output = [u32; BATCH_MAX];
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, _ops: V) -> [u32; BATCH_MAX] {
+        let FiveTuples { keys, basis } = self;
+        let mut hashes = [0; BATCH_MAX];
+        let mut one_by_one = || {
+            hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = five_tuple(key, basis));
+            hashes
+        };
+        if keys.len() < BATCH_MAX / 2 {
+            return one_by_one();
+        }
+        let (mut sources, mut destinations) = ([0; BATCH_MAX], [0; BATCH_MAX]);
+        let (mut protos, mut ports) = ([0; BATCH_MAX], [0; BATCH_MAX]);
+        let mut are_v4 = true;
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        for (i, key) in keys.iter().take(BATCH_MAX).enumerate() {
+            let proto = key.number(layout::NW_PROTO) as u8;
+            are_v4 &= key.number(layout::DL_TYPE) as u16 == ethertype::IPV4 && has_ports(proto);
+            (sources[i], destinations[i]) = (word(key.get(layout::NW_SRC)), word(key.get(layout::NW_DST)));
+            (protos[i], ports[i]) = (proto.into(), ports_of(key));
+        }
+        if !are_v4 {
+            return one_by_one();
+        }
+        for (i, hash) in hashes.iter_mut().enumerate() {
+            let words = [sources[i], destinations[i], protos[i], ports[i]];
+            *hash = murmur_finish(words.into_iter().fold(basis, murmur_add), FIVE_TUPLE);
+        }
+        hashes
+    }
+}
+
+/// The ports as one word.
+#[inline(always)]
+fn ports_of(key: &PacketKey) -> u32 {
+    (key.number(layout::TP_SRC) << 16 | key.number(layout::TP_DST)) as u32
 }
 
 /// What [`five_tuple`] ends with. Source: OVS, `flow_hash_5tuple`.
@@ -92,6 +148,36 @@ const FIVE_TUPLE: u32 = 42;
 mod tests {
     use super::*;
     use crate::layout::Span;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The hashes of a batch are those of its packets, on every instruction set.
+        #[test]
+        fn a_batch_has_the_hashes_of_its_packets(
+            words in prop::collection::vec(any::<[u8; 20]>(), 0..=BATCH_MAX),
+            kinds in prop_oneof![3 => Just(vec![(0x0800u16, 17u8)]), 1 => prop::collection::vec(
+                prop::sample::select(vec![(0x0800, 6), (0x0800, 1), (0x0800, 47), (0x0806, 1), (0x86dd, 17), (0x88cc, 0)]), 1..4,
+            )],
+            basis: u32,
+        ) {
+            let key = |(words, (dl_type, proto)): (&[u8; 20], &(u16, u8))| {
+                let mut key = PacketKey::ZERO;
+                key.set(layout::DL_TYPE, &dl_type.to_be_bytes());
+                key.set(layout::NW_PROTO, &[*proto]);
+                for (span, at) in [(layout::NW_SRC, 0), (layout::NW_DST, 4), (layout::TP_SRC, 8), (layout::TP_DST, 10)] {
+                    key.set(span, &words[at..at + span.size]);
+                }
+                key.set(layout::IPV6_DST, &words[4..]);
+                key
+            };
+            let keys: Vec<PacketKey> = words.iter().zip(kinds.iter().cycle()).map(key).collect();
+            let expected: Vec<u32> = keys.iter().map(|key| five_tuple(key, basis)).collect();
+            for isa in Isa::available() {
+                let hashes = five_tuples(isa, &keys, basis);
+                prop_assert_eq!(&hashes[..keys.len()], &expected[..], "{:?}", isa);
+            }
+        }
+    }
 
     fn key(dl_type: u64, proto: u8, swap: bool) -> PacketKey {
         let mut key = PacketKey::ZERO;
