@@ -111,6 +111,7 @@ impl Translator<'_> {
         if !self.charge(self.action_set.len() + self.stack.len()) {
             return;
         }
+        self.look_at_options();
         let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
         let Some(recirculation) = self.freeze(frozen) else { return };
         self.emit(Action::Recirc(recirculation.id));

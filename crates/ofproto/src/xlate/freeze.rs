@@ -36,6 +36,7 @@ impl Translator<'_> {
     pub(super) fn finish_freezing(&mut self) {
         self.commit();
         let (actions, action_set) = (std::mem::take(&mut self.frozen), std::mem::take(&mut self.action_set));
+        self.look_at_options();
         let mut frozen = self.state_to_freeze(0, actions, action_set);
         let (hash, pause) = (self.hash, self.pause.take());
         self.cancel_freeze();
@@ -86,9 +87,8 @@ impl Translator<'_> {
         Some(recirculation)
     }
 
-    /// The state that a resumed translation needs.
-    pub(super) fn state_to_freeze(&mut self, table: u8, actions: FrozenActions, action_set: Vec<OfAction>) -> Frozen {
-        self.look_at_options();
+    /// The state that a resumed translation needs. Who resumes it has looked at the options that it keeps.
+    pub(super) fn state_to_freeze(&self, table: u8, actions: FrozenActions, action_set: Vec<OfAction>) -> Frozen {
         Frozen {
             bridge: self.bridge.id,
             table,

@@ -273,6 +273,7 @@ impl<'a> Translator<'a> {
             PacketInReason::Action if is_miss => PacketInReason::ExplicitMiss,
             reason => reason,
         };
+        // As in Open vSwitch, options that no rule has asked for are told to controllers as the first packet has them.
         let mut frozen = self.state_to_freeze(self.table, FrozenActions::default(), Vec::new());
         frozen.userdata = action.userdata.clone();
         let Some(recirculation) = self.freeze(frozen) else { return };
