@@ -1,11 +1,14 @@
 //! Tables that a control thread has: a PMD goes on polling, and misses ask again later, in order.
 
+#[path = "harness/follow.rs"]
+mod follow;
 #[path = "harness/ports.rs"]
 mod ports;
 
+use follow::follow;
 use ports::{Feed, Sent, TestPort, pool};
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall, XcacheHandle};
+use sluice_action::{Action, Fate, Miss, PortNo, Upcall, XcacheHandle};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -40,14 +43,7 @@ impl Upcall for BusyTables {
         mask.set(layout::RECIRC_ID, &[0xff; 4]);
         mask.set(layout::TP_SRC, &[0xff; 2]);
         let is_first_of_two = key.number(layout::TP_SRC) % 2 == 1 && key.recirc_id() == 0;
-        Fate::Translated(Translation {
-            mask,
-            actions: Arc::new([if is_first_of_two { Action::Recirc(7) } else { Action::Output(PortNo(3)) }]),
-            no_output: DropReason::Rules,
-            version: 1,
-            cacheable: true,
-            xcache: XcacheHandle(Arc::new(())),
-        })
+        follow(mask, [if is_first_of_two { Action::Recirc(7) } else { Action::Output(PortNo(3)) }])
     }
     fn begin_batch(&mut self) {
         self.open.store(true, Relaxed);

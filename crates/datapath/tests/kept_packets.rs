@@ -1,12 +1,15 @@
 //! Packets that a transmit queue keeps for its next batch.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::{FakeTables, Feed, TestPort, pool, udp};
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Config, Datapath};
-use sluice_fate::{Counter, DropReason, Tally};
+use sluice_fate::{Counter, Tally};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
@@ -18,14 +21,7 @@ fn to_three(_: &PacketKey, _: &[u8]) -> Fate {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::new([Action::Output(PortNo(3))]),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, [Action::Output(PortNo(3))])
 }
 
 /// A port that keeps the last packet of each batch.

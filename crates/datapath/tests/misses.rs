@@ -1,14 +1,16 @@
 //! The miss budget and the governor, by counters: a port of new flows beside a port of known ones, and flows that are
 //! counted first.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::{FakeTables, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
-use std::sync::Arc;
 
 /// One megaflow for each source port, and all go to port 3.
 fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
@@ -16,14 +18,7 @@ fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);
     mask.set(layout::TP_SRC, &[0xff; 2]);
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::new([Action::Output(PortNo(3))]),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, [Action::Output(PortNo(3))])
 }
 
 /// Ports 1 and 2 receive, port 3 sends.

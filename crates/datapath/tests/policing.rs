@@ -2,10 +2,13 @@
 //!
 //! The policers' time is the machine's, so bounds follow from the time that a test took, and no number is exact.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::{FakeTables, Feed, Sent, TestPort, pool, udp};
-use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, Header, MaskedField, PortNo};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
@@ -31,14 +34,7 @@ fn to_two(key: &PacketKey, _: &[u8]) -> Fate {
     queue.mask[..4].fill(0xff);
     queue.value[2..4].copy_from_slice(key.get(layout::TP_DST));
     let queue = Action::Set { header: Header::SkbPriority, fields: Box::new([queue]) };
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::new([queue, Action::Output(PortNo(2))]),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, [queue, Action::Output(PortNo(2))])
 }
 
 /// A datapath that rests, with port 1 of two queues and port 2; what they receive and what port 2 sends.

@@ -1,9 +1,12 @@
 //! What a receive queue is charged for, and when its quantum ends: with threads, since only these count cycles.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::{FakeTables, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{PacketKey, layout};
@@ -19,14 +22,7 @@ fn to_three(_: &PacketKey, _: &[u8]) -> Fate {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::new([Action::Output(PortNo(3))]),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, [Action::Output(PortNo(3))])
 }
 
 /// What a poll of a queue does.

@@ -1,9 +1,12 @@
 //! The walk, one fact a test, with tables that are functions.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::*;
-use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, FlowId, PortNo};
 use sluice_datapath::{Arm, Config, Datapath, EmcInsert, PacketOut, PortPolling, RxqAlgorithm, RxqAssignment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -12,18 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Every megaflow is inserted into the exact match cache, and there is no other cache.
 const EMC: Arm = Arm { emc: Some(EmcInsert::OneIn(1)), ..Arm::BARE };
-
-/// A translation that may be cached.
-fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {
-    Fate::Translated(Translation {
-        mask,
-        actions: actions.into(),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
-}
 
 fn output(port: u32) -> Action {
     Action::Output(PortNo(port))

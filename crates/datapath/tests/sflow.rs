@@ -1,9 +1,12 @@
 //! Samples for sFlow: a share of the packets, whatever becomes of them, and no more than have room.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::{FakeTables, Sent, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo, SFlowAction, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo, SFlowAction};
 use sluice_datapath::{Config, Datapath, PacketSamples};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -30,14 +33,7 @@ fn sflow(probability: u32) -> SFlowAction {
 fn every_packet(actions: &Arc<[Action]>) -> Fate {
     let mut mask = PacketKey::ZERO;
     [layout::IN_PORT, layout::RECIRC_ID].into_iter().for_each(|span| mask.set(span, &[0xff; 4]));
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::clone(actions),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, actions.clone())
 }
 
 /// A datapath that has received `n` packets. Its tables answer every packet with these actions.

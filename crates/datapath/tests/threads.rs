@@ -1,11 +1,14 @@
 //! PMDs as threads, with everything changing under them.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::*;
-use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, PortPolling};
-use sluice_fate::{Counter, DropReason};
+use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,14 +27,7 @@ fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> Fate {
         1 => Arc::new([Action::Output(PortNo(2)), Action::Output(PortNo(1))]),
         _ => Arc::new([Action::Output(PortNo(2))]),
     };
-    Fate::Translated(Translation {
-        mask,
-        actions,
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, actions)
 }
 
 /// Checks that `n` packets were sent and none overtook another of its flow.

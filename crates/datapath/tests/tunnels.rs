@@ -1,9 +1,12 @@
 //! Headers of tunnels in the walk: what is pushed, popped, and dropped by name.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::*;
-use sluice_action::{Action, Fate, PortNo, Translation, TunnelPush, XcacheHandle};
+use sluice_action::{Action, PortNo, TunnelPush};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::geneve::{GeneveOption, OptionKind};
@@ -56,16 +59,7 @@ fn pop() -> Action {
 fn datapath(rule: impl Fn(&PacketKey) -> Vec<Action> + Send + Sync + 'static) -> (Datapath, Feed, Sent) {
     let mut mask = PacketKey::ZERO;
     [layout::IN_PORT, layout::RECIRC_ID].iter().for_each(|span| mask.set(*span, &[0xff; 4]));
-    let tables = FakeTables::new(move |key, _| {
-        Fate::Translated(Translation {
-            mask,
-            actions: rule(key).into(),
-            no_output: DropReason::Rules,
-            version: 1,
-            cacheable: true,
-            xcache: XcacheHandle(Arc::new(())),
-        })
-    });
+    let tables = FakeTables::new(move |key, _| follow(mask, rule(key)));
     let datapath = Datapath::new(Config { max_megaflows: 1 << 10, seed: Some(1), ..Config::default() }).unwrap();
     datapath.set_upcalls(move |_| Box::new(tables.clone()));
     let pool = pool(256);

@@ -1,13 +1,16 @@
 //! Workers that come and go: the main worker that sleeps, PMDs that exist while they are needed, and nothing lost.
 
+#[path = "harness/follow.rs"]
+mod follow;
 mod harness;
 
+use follow::follow;
 use harness::*;
 use proptest::prelude::*;
 use rustix::event::EventfdFlags;
-use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Config, Datapath, PortPolling};
-use sluice_fate::{Counter, DropReason, Tally};
+use sluice_fate::{Counter, Tally};
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
@@ -26,14 +29,7 @@ fn to_nine(key: &PacketKey, _bytes: &[u8]) -> Fate {
     let punt =
         Action::Controller { reason: 1, controller_id: 0, max_len: 128, cookie: 0, recirc_id: 0, continuation: false };
     let action = if key.number(layout::TP_SRC) == 5 { punt } else { Action::Output(PortNo(9)) };
-    Fate::Translated(Translation {
-        mask,
-        actions: Arc::new([action]),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        xcache: XcacheHandle(Arc::new(())),
-    })
+    follow(mask, [action])
 }
 
 fn datapath(config: Config) -> (Datapath, FakeTables) {
