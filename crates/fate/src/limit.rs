@@ -158,6 +158,11 @@ impl Limit {
         of_packets || of_requests || matches!(self, L::DatabaseMessages)
     }
 
+    /// Whether what is new takes the place of what is old there, and nothing is refused: a cache at work, not a fault.
+    pub const fn is_turnover(self) -> bool {
+        matches!(self, Limit::Expectations | Limit::MacEntries | Limit::Neighbours)
+    }
+
     /// Counts one thing of a resource that only its owner's thread knows, until that is dropped.
     pub fn hold(self) -> Held {
         let before = HELD[self as usize].fetch_add(1, Relaxed);

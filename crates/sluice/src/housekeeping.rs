@@ -65,7 +65,9 @@ impl Housekeeping {
             note_peaks(switch);
             self.limits.look(now_ms, |limit, times| {
                 let (name, explanation, key) = (limit.name(), limit.explanation(), limit.key());
-                tracing::warn!("{name} was met {times} times since it was last reported: {explanation} Set by: {key}");
+                let text =
+                    format!("{name} was met {times} times since it was last reported: {explanation} Set by: {key}");
+                if limit.is_turnover() { tracing::info!("{text}") } else { tracing::warn!("{text}") }
             });
         }
         if now_ms >= self.next_sample_ms {

@@ -23,6 +23,8 @@ const HAS_RECORDS: u8 = 1 << 5;
 const HAS_OLD_RECORDS: u8 = 1 << 6;
 /// And one: the guest takes GSO frames, and what it gets are the segments of one.
 const TAKES_LARGE: u8 = 1 << 7;
+/// A bit of a step's byte: what it sends is the last of its iteration, so that nothing is kept.
+const LAST_OF_ITERATION: u8 = 1 << 3;
 /// The virtio-net header of a GSO frame of TCP over IPv4, without the size of its segments.
 const LARGE_HEADER: [u8; 10] = [1, 1, 54, 0, 0, 0, 34, 0, 16, 0];
 /// Rings have up to this many entries, and a table as many descriptors.
@@ -82,7 +84,7 @@ impl Target {
                 3 if self.is_packed => self.invert(ring, input),
                 3 => self.name_heads(ring, input),
                 4 => self.poll(&mut buffers, &mut tally),
-                5 => self.send(input, &mut buffers, &mut tally),
+                5 => self.send(what & LAST_OF_ITERATION != 0, input, &mut buffers, &mut tally),
                 6 => {
                     let base = u32::from(input.byte()) | u32::from(input.byte()) << 8;
                     if starts < STARTS_MAX {
@@ -94,6 +96,7 @@ impl Target {
             }
         }
         self.poll(&mut buffers, &mut tally);
+        self.port.tx.send_kept(&mut buffers, &mut tally);
         for ring in 0..2 {
             self.port
                 .guest
@@ -187,8 +190,8 @@ impl Target {
         batch.discard(DropReason::Rules, buffers, tally);
     }
 
-    /// Sends some packets.
-    fn send(&mut self, input: &mut Input<'_>, buffers: &mut Buffers, tally: &mut Tally) {
+    /// Sends some packets, the last of an iteration or not.
+    fn send(&mut self, is_last: bool, input: &mut Input<'_>, buffers: &mut Buffers, tally: &mut Tally) {
         let (n, len) = (usize::from(input.byte()) % (BATCH_MAX + 1), 14 + 6 * usize::from(input.byte()));
         let mut batch = PacketBatch::new();
         buffers.fill(&self.port.pool, n, len, &mut batch);
@@ -200,6 +203,10 @@ impl Target {
         tally[Counter::Originated] += batch.len() as u64;
         self.port.tx.send(&mut batch, buffers, tally);
         assert!(batch.is_empty());
+        if is_last {
+            self.port.tx.send_kept(buffers, tally);
+            assert!(!self.port.tx.keeps_packets());
+        }
     }
 }
 
