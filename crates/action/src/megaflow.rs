@@ -2,8 +2,8 @@
 
 use crate::{Actions, FlowMemory, Translation};
 use sluice_fate::DropReason;
+use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, PACKET_LINES};
-use sluice_flow::{Line, PacketKey};
 use sluice_packet::headers::ETHERNET_SIZE;
 use std::any::Any;
 use std::sync::Arc;
@@ -42,23 +42,17 @@ impl MegaflowMatch {
     /// Whether `key` belongs to it.
     #[inline]
     pub fn contains(&self, key: &PacketKey) -> bool {
-        let mut first = self.key.lines[0];
-        first.0[sluice_flow::layout::PRESENCE.offset] = 0;
-        let mut mask: Line = self.mask.lines[0];
-        mask.0[sluice_flow::layout::PRESENCE.offset] = 0;
-        key.lines[0].and(&mask) == first
-            && (1..PACKET_LINES)
-                .all(|i| self.mask.line(i).is_zero() || key.line(i).and(self.mask.line(i)) == *self.key.line(i))
+        agree_under(&self.mask, &self.key, key)
     }
 }
 
 /// Whether two keys are the same under a mask, that is, belong to the same megaflow of that mask.
+#[inline]
 pub fn agree_under(mask: &PacketKey, a: &PacketKey, b: &PacketKey) -> bool {
     let mut first = mask.lines[0];
-    first.0[sluice_flow::layout::PRESENCE.offset] = 0;
-    a.lines[0].and(&first) == b.lines[0].and(&first)
-        && (1..PACKET_LINES)
-            .all(|i| mask.line(i).is_zero() || a.line(i).and(mask.line(i)) == b.line(i).and(mask.line(i)))
+    let present = std::mem::take(&mut first.0[layout::PRESENCE.offset]);
+    a.lines[0].agrees_under(&b.lines[0], &first)
+        && (1..PACKET_LINES).filter(|i| present >> i & 1 != 0).all(|i| a.line(i).agrees_under(b.line(i), mask.line(i)))
 }
 
 /// The traffic of a megaflow, over all PMDs.

@@ -1,10 +1,11 @@
 //! Ports that tell how long the PMD's iterations take, and when a packet last left by which of them.
 //!
 //! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer
-//! than [`SUSPECT_NS`] while another thread had its core, or the host took the core, says nothing of the switch and
-//! is left out. Its own sleep counts. A probe that asks [`Asking::Always`] asks every millisecond besides: then only time lost within a
-//! millisecond of an iteration excuses it.
+//! than [`SUSPECT_NS`] while another thread had its core, or the host took the core or slowed it down, says nothing of the
+//! switch and is left out. Its own sleep counts. A probe that asks [`Asking::Always`] asks every millisecond besides: then
+//! only time lost within a millisecond of an iteration excuses it.
 
+use crate::core_speed::CoreSpeed;
 use crate::switch::Ports;
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -53,8 +54,10 @@ pub const SINKS: usize = 2;
 pub struct Iterations {
     /// Nanoseconds.
     pub times: Histogram,
-    /// How many were left out.
+    /// How many were left out because the thread was kept from running.
     pub interrupted: u64,
+    /// How many were left out because its core ran at a fraction of its speed.
+    pub slowed: u64,
 }
 
 impl Probe {
@@ -120,7 +123,15 @@ impl Port for ProbePort {
 
     fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
         let (probe, pool) = (Arc::clone(&self.probe), Arc::clone(&self.pool));
-        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, asked_ns: 0, lost: None })
+        Box::new(ProbeRx {
+            probe,
+            pool,
+            stream: self.stream.take(),
+            polled_ns: 0,
+            asked_ns: 0,
+            lost: None,
+            speed: None,
+        })
     }
 
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
@@ -141,6 +152,8 @@ struct ProbeRx {
     asked_ns: u64,
     /// Of the thread that polls; `None` before it does.
     lost: Option<LostTime>,
+    /// Of its core.
+    speed: Option<CoreSpeed>,
 }
 
 impl RxQueue for ProbeRx {
@@ -151,9 +164,14 @@ impl RxQueue for ProbeRx {
         let is_suspect = took > SUSPECT_NS;
         let asks = is_suspect || self.probe.asking == Asking::Always && now_ns - self.asked_ns > FRESH_NS;
         let has_lost_time = asks && self.lost.get_or_insert_with(LostTime::now).has_grown();
+        let is_slow = asks && self.speed.get_or_insert_with(CoreSpeed::now).is_slow();
         if self.polled_ns != 0 {
             let mut iterations = self.probe.iterations();
-            if is_suspect && has_lost_time { iterations.interrupted += 1 } else { iterations.times.record(took) }
+            match is_suspect {
+                true if has_lost_time => iterations.interrupted += 1,
+                true if is_slow => iterations.slowed += 1,
+                _ => iterations.times.record(took),
+            }
         }
         self.polled_ns = now_ns;
         if asks {
