@@ -1,8 +1,9 @@
-//! Packets that missed while a control thread had the tables.
+//! Packets that missed while a control thread had the tables, or when the turn of their queue was over.
 //!
 //! A PMD that waits forwards nothing, and a control thread that has lost its core keeps the tables for milliseconds. So a
 //! PMD does not wait: it sets such packets aside, polls on, and forwards what it knows. Before each poll of the queue that
-//! they came by the first of them repeat the pass in which they missed.
+//! they came by the first of them repeat the pass in which they missed. And a batch of misses takes long, so that those
+//! behind the first few wait likewise until the PMD's other queues have been polled (`misses.rs`).
 //!
 //! **Order.** While packets of a queue wait, all others of it that miss wait behind them, even if the tables are free by
 //! then; and the first of a flow's packets that wait installs no megaflow, which would let others overtake the rest: the last
@@ -53,7 +54,7 @@ impl Aside {
         self.waiting.is_empty()
     }
 
-    /// Whether a packet that misses has to wait, since the tables were busy or older ones wait.
+    /// Whether a packet that misses has to wait, because the tables were busy or older ones wait.
     pub fn must_wait(&self) -> bool {
         self.is_blocked || !self.is_retrying && !self.is_empty()
     }

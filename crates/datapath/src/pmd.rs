@@ -237,7 +237,7 @@ impl Pmd {
 
     /// Whether no queue will ever give a packet again.
     pub fn is_exhausted(&self) -> bool {
-        self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
+        self.rxqs.iter().all(Rxq::is_exhausted)
     }
 
     /// Whether a descriptor tells of packets on each queue that may still give some. False without such queues.

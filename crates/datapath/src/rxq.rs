@@ -111,7 +111,7 @@ impl Rxq {
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
-            walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
+            walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.others(&self.deficit));
             let full = self.tally.dropped(DropReason::TxFull);
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
@@ -121,7 +121,7 @@ impl Rxq {
             // While a transmit ring is full, further bursts would be lost, too. Others may have packets for the port that
             // empties it, or from a guest that waits for room to answer.
             let finds_room = self.tally.dropped(DropReason::TxFull) == full;
-            if quantum == 0 || n < BATCH_MAX || !finds_room {
+            if quantum == 0 || n < BATCH_MAX || !finds_room || self.aside.holds_back() {
                 return fullest;
             }
         }
@@ -138,7 +138,7 @@ impl Rxq {
     ) -> usize {
         context.clock.progress().poll(self.load.port);
         context.clock.start();
-        walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
+        walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.others(&self.deficit));
         std::mem::swap(&mut self.aside, &mut walk.executor.aside);
         let mut context = context.counting_into(&mut self.tally);
         let n = walk.retry_misses(batch, &mut context);
@@ -152,6 +152,11 @@ impl Rxq {
         // Not a full burst: what it cost tells nothing of the queue's packets.
         scheduler.charge(&mut self.deficit, n.min(BATCH_MAX - 1), cycles);
         n
+    }
+
+    /// Whether it will never give a packet again, and none of its packets waits.
+    pub fn is_exhausted(&self) -> bool {
+        self.queue.exhausted() && self.aside.is_empty()
     }
 
     /// Drops its packets that wait for the tables, since it goes.

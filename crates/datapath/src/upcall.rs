@@ -34,8 +34,8 @@ impl Upcalls {
     }
 
     /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
-    /// answers of their own. If a control thread has the tables, or older packets wait for them, the packets are to ask
-    /// `later`.
+    /// answers of their own. If a control thread has the tables, older packets wait for them, or the queue's turn is over,
+    /// the packets are to ask `later`.
     #[cold]
     pub fn ask_tables<'g>(
         &mut self,
@@ -58,7 +58,7 @@ impl Upcalls {
             }
             if batch.answers.share(i, key) {
                 context.tally[Counter::Upcalls] += 1;
-            } else if later.must_wait() {
+            } else if later.must_wait() || self.misses.ends_turn() {
                 batch.answers.push(i, Answer::Later);
             } else if self.misses.may_ask() {
                 installed.extend(self.ask(i, levels, later, batch, context));

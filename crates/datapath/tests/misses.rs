@@ -11,6 +11,7 @@ use sluice_action::{Action, Fate, PortNo};
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
+use sluice_simd::tsc;
 
 /// One megaflow for each source port, and all go to port 3.
 fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
@@ -23,8 +24,15 @@ fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
 
 /// Ports 1 and 2 receive, port 3 sends.
 fn datapath(config: Config) -> (Datapath, [harness::Feed; 2], harness::Sent, FakeTables) {
+    datapath_with(config, by_source_port)
+}
+
+fn datapath_with(
+    config: Config,
+    rule: fn(&PacketKey, &[u8]) -> Fate,
+) -> (Datapath, [harness::Feed; 2], harness::Sent, FakeTables) {
     let datapath = Datapath::new(Config { seed: Some(1), ..config }).unwrap();
-    let tables = FakeTables::new(by_source_port);
+    let tables = FakeTables::new(rule);
     let upcalls = tables.clone();
     datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let pool = pool(16_384);
@@ -66,6 +74,58 @@ fn over_the_budget_misses_are_dropped_by_name_and_hits_are_not() {
     let of_victim = sent.lock().unwrap().iter().filter(|p| p[34..36] == [0, 1]).count();
     // The attacker's flow of that number arrives at another port.
     assert!(of_victim >= 20_000, "every packet of the victim: {of_victim}");
+}
+
+/// A translation that takes longer than a queue's turn.
+fn slowly(key: &PacketKey, bytes: &[u8]) -> Fate {
+    let began = tsc::now();
+    while tsc::now() - began < 60_000 {}
+    by_source_port(key, bytes)
+}
+
+#[test]
+fn misses_end_the_turn_of_their_queue() {
+    // All cycles may go into misses, so that none is dropped.
+    let config = Config { miss_budget: MissBudget::PerMille(1000), ..Config::default() };
+    let (datapath, [attacker, victim], sent, _) = datapath_with(config, slowly);
+    victim.lock().unwrap().push_back(packet(60_000, 0));
+    while !datapath.run_once(0).exhausted {}
+    // Each flow has a second packet behind all first ones.
+    (0..40u32).for_each(|tag| attacker.lock().unwrap().push_back(packet(tag as u16 % 20, tag)));
+    let before = datapath.totals();
+    let mut rounds = 0;
+    loop {
+        let upcalls = datapath.totals()[Counter::Upcalls];
+        victim.lock().unwrap().push_back(packet(60_000, 0));
+        let is_done = datapath.run_once(0).exhausted && sent.lock().unwrap().len() == 42 + rounds;
+        rounds += 1;
+        // The second packet of a flow that waits in the same batch follows the first one's answer.
+        let asked = datapath.totals()[Counter::Upcalls] - upcalls;
+        assert!(asked <= 2, "{asked} misses in a turn");
+        assert_eq!(sent_by(&sent, 60_000), rounds + 1, "the other queue is polled in each round");
+        if is_done {
+            break;
+        }
+    }
+    let totals = datapath.totals().since(&before);
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+    assert!(rounds >= 20, "a round each flow: {rounds}");
+    assert_eq!(totals[Counter::Sent], 40 + rounds as u64, "none is dropped");
+    assert!(totals[Counter::UpcallsDeferred] > 0);
+    for flow in 0..20 {
+        let tags: Vec<_> = sent.lock().unwrap().iter().filter(|p| is_of(p, flow)).map(|p| *p.last().unwrap()).collect();
+        assert_eq!(tags, [flow as u8, flow as u8 + 20], "in order");
+    }
+}
+
+/// Whether a packet is of a flow.
+fn is_of(packet: &[u8], flow: u16) -> bool {
+    packet[34..36] == flow.to_be_bytes()
+}
+
+/// How many packets of a flow were sent.
+fn sent_by(sent: &harness::Sent, flow: u16) -> usize {
+    sent.lock().unwrap().iter().filter(|packet| is_of(packet, flow)).count()
 }
 
 #[test]
