@@ -12,7 +12,7 @@ use std::hint::black_box;
 const STEPS: u64 = 1000;
 /// How often a look repeats them: an interrupt makes one of them longer, a slow core all.
 const LOOKS: usize = 3;
-/// The core is slow if it takes so many times as long as when it was fastest.
+/// A core is slow if a look takes more than this many times the shortest one.
 const SLOWED: u64 = 3;
 
 /// How fast the caller's core has been.
