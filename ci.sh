@@ -160,7 +160,7 @@ step_differential() {
 
 # Coverage instrumentation on stable: libFuzzer's counters are an LLVM pass, no nightly flag is needed.
 fuzz_flags="--cfg fuzzing -Ctarget-cpu=x86-64-v2 -Cpasses=sancov-module -Ccodegen-units=1"
-for flag in level=4 inline-8bit-counters pc-table trace-compares; do
+for flag in level=4 inline-8bit-counters pc-table ${FUZZ_COMPARES-trace-compares}; do
     fuzz_flags+=" -Cllvm-args=-sanitizer-coverage-$flag"
 done
 

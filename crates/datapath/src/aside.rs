@@ -1,26 +1,26 @@
 //! Packets that missed while a control thread had the tables, or when the turn of their queue was over.
 //!
 //! A PMD that waits forwards nothing, and a control thread that has lost its core keeps the tables for milliseconds. So a
-//! PMD does not wait: it sets such packets aside, polls on, and forwards what it knows. Before each poll of the queue that
+//! PMD does not wait: it sets such packets aside, polls on, and forwards what it knows. Beside each poll of the queue that
 //! they came by the first of them repeat the pass in which they missed. And a batch of misses takes long, so that those
-//! behind the first few wait likewise until the PMD's other queues have been polled (`misses.rs`).
+//! behind the first few wait likewise until the PMD has polled again (`misses.rs`).
 //!
 //! **Order.** While packets of a queue wait, all others of it that miss wait behind them, even if the tables are free by
-//! then; and the first of a flow's packets that wait installs no megaflow, which would let others overtake the rest: the last
-//! one does. So packets of a flow that have no megaflow keep their order. If a packet of another queue or another thread
+//! then. When the first of a flow's packets installs its megaflow the rest follow at once, before a packet that comes could
+//! overtake them. So packets of a flow that have no megaflow keep their order. If a packet of another queue or another thread
 //! installs the flow's megaflow meanwhile, packets that hit may overtake those that wait, as in Open vSwitch a packet that
 //! hits overtakes those whose upcall is under way.
 //!
 //! **Bound.** Each queue has a bound of its own, so that no queue takes the place of another. Beyond it a packet is dropped
-//! with a reason while the tables are locked. Once they are free, the queue is not polled until none waits: then packets wait
-//! where they always do, in the device.
+//! with a reason while the tables are locked. Once they are free, polls take few packets as long as many wait; the others
+//! wait where they always do, in the device.
 
 use crate::batch::{Batch, Origin};
 use sluice_action::agree_under;
 use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::PacketKey;
-use sluice_packet::{Buffers, Packet};
+use sluice_packet::{BATCH_MAX, Buffers, Packet};
 use std::collections::VecDeque;
 
 /// Packets of one queue that wait at most: what a sender of ten million packets a second, all misses, sends in 25 µs, which
@@ -28,12 +28,22 @@ use std::collections::VecDeque;
 /// of the lock from its core.
 pub(crate) const ASIDE_MAX: usize = 256;
 
+/// What drivers that receive by vectors take at least: asked for fewer packets, they give none.
+const RECEIVED_TOGETHER: usize = 8;
+
+/// From so many packets that wait on, polls take few: each miss compares its megaflow with them all.
+const MANY: usize = 2 * BATCH_MAX;
+
 /// The packets of one queue that wait for the tables, the oldest first. Without memory until one waits.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     waiting: VecDeque<Waiting>,
     /// Those that wait again after a retry: older than `waiting`.
     again: Vec<Waiting>,
+    /// Packets of megaflows that the retry has installed.
+    followers: VecDeque<Waiting>,
+    /// Retries since the queue was polled.
+    retries: u32,
     is_retrying: bool,
     /// The tables were busy when a packet asked: those behind it may not ask before it.
     is_blocked: bool,
@@ -59,9 +69,22 @@ impl Aside {
         self.is_blocked || !self.is_retrying && !self.is_empty()
     }
 
-    /// Whether a packet waits behind the retry that agrees with this one under a megaflow's mask.
-    pub fn has_follower(&self, mask: &PacketKey, key: &PacketKey) -> bool {
-        self.is_retrying && self.waiting.iter().any(|waiting| agree_under(mask, key, &waiting.key))
+    /// Lets packets behind the retry follow it that agree with this key under the mask of a megaflow just installed.
+    pub fn release(&mut self, mask: &PacketKey, key: &PacketKey) {
+        let follows = |waiting: &Waiting| agree_under(mask, key, &waiting.key);
+        if !self.is_retrying || !self.waiting.iter().any(follows) {
+            return;
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            let to = if follows(&waiting) { &mut self.followers } else { &mut self.waiting };
+            to.push_back(waiting);
+        }
+    }
+
+    /// Whether the tables were busy when a packet last asked.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
     }
 
     /// The tables are busy.
@@ -69,15 +92,29 @@ impl Aside {
         self.is_blocked = true;
     }
 
-    /// Whether the next burst stays in the device: the tables are free, so those that wait are soon through. Otherwise a flow
-    /// at full rate would always have packets that wait, and never a megaflow.
-    pub fn holds_back(&self) -> bool {
-        !self.is_blocked && !self.is_empty()
+    /// How many packets the next poll may take, for batches of `limit` packets; possibly none. Where many wait these become
+    /// fewer, as a rule, but packets that have a megaflow do not wait until they are few.
+    #[inline]
+    pub fn room(&self, limit: usize) -> usize {
+        if self.is_blocked || self.is_empty() {
+            return limit;
+        }
+        let room = match self.waiting.len() {
+            few @ ..MANY => MANY - few,
+            many if self.retries >= 2 && many + RECEIVED_TOGETHER <= ASIDE_MAX => RECEIVED_TOGETHER,
+            _ => 0,
+        };
+        room.min(limit) / RECEIVED_TOGETHER * RECEIVED_TOGETHER
+    }
+
+    /// The queue is polled.
+    pub fn note_poll(&mut self) {
+        self.retries = 0;
     }
 
     /// Lets a packet wait that missed under this key. Gives it back if as many wait as may.
     pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, conn: CachedConn) -> Result<(), Packet> {
-        if self.waiting.len() + self.again.len() >= ASIDE_MAX {
+        if self.waiting.len() + self.followers.len() + self.again.len() >= ASIDE_MAX {
             return Err(packet);
         }
         if self.waiting.capacity() == 0 {
@@ -95,19 +132,22 @@ impl Aside {
     /// Moves the first packets that wait into an empty batch. [`Aside::end_retry`] follows.
     pub fn begin_retry(&mut self, batch: &mut Batch<'_, '_>) {
         (self.is_retrying, self.is_blocked) = (true, false);
-        let n = batch.limit().min(self.waiting.len());
-        for (i, waiting) in self.waiting.drain(..n).enumerate() {
-            batch.packets.push(waiting.packet);
-            batch.keys[i] = waiting.key;
-            batch.origins[i] = Origin { arrival: i as u32, depth: waiting.depth };
-            batch.conns[i] = waiting.conn;
+        move_first(&mut self.waiting, batch);
+    }
+
+    /// Moves the first packets that follow the retry into an empty batch. False if there are none.
+    pub fn take_followers(&mut self, batch: &mut Batch<'_, '_>) -> bool {
+        let follows = !self.followers.is_empty();
+        if follows {
+            move_first(&mut self.followers, batch);
         }
-        batch.begin_recirculated();
+        follows
     }
 
     /// Puts those that have to wait again in front of the others.
     pub fn end_retry(&mut self) {
         self.is_retrying = false;
+        self.retries += 1;
         while let Some(waiting) = self.again.pop() {
             self.waiting.push_front(waiting);
         }
@@ -123,4 +163,16 @@ impl Aside {
         tally.drop(DropReason::UpcallLost, n);
         buffers.give(self.waiting.drain(..).map(|waiting| waiting.packet));
     }
+}
+
+/// Moves the first of `queue` into an empty batch, each with its key and what earlier passes found.
+fn move_first(queue: &mut VecDeque<Waiting>, batch: &mut Batch<'_, '_>) {
+    let n = batch.limit().min(queue.len());
+    for (i, waiting) in queue.drain(..n).enumerate() {
+        batch.packets.push(waiting.packet);
+        batch.keys[i] = waiting.key;
+        batch.origins[i] = Origin { arrival: i as u32, depth: waiting.depth };
+        batch.conns[i] = waiting.conn;
+    }
+    batch.begin_recirculated();
 }

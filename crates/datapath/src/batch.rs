@@ -23,7 +23,6 @@ pub(crate) struct BatchMemory {
     packets: PacketBatch,
     keys: Box<[PacketKey; BATCH_MAX]>,
     hashes: [u64; BATCH_MAX],
-    waiting: PacketBatch,
     origins: [Origin; BATCH_MAX],
     conns: [CachedConn; BATCH_MAX],
     paths: [PathHint; BATCH_MAX],
@@ -72,8 +71,6 @@ pub(crate) struct Batch<'m, 'g> {
     /// The first `used` packets may have origins and connections of another pass.
     used: usize,
 
-    /// Packets received together with `packets` beyond the limit, the last one first.
-    waiting: &'m mut PacketBatch,
     limit: usize,
 }
 
@@ -107,7 +104,6 @@ impl BatchMemory {
             packets: PacketBatch::new(),
             keys: Box::new([PacketKey::ZERO; BATCH_MAX]),
             hashes: [0; BATCH_MAX],
-            waiting: PacketBatch::new(),
             origins: std::array::from_fn(Origin::received),
             conns: Default::default(),
             paths: Default::default(),
@@ -137,7 +133,6 @@ impl BatchMemory {
             origins: &mut self.origins,
             conns: &mut self.conns,
             used: 0,
-            waiting: &mut self.waiting,
             limit: self.limit,
         }
     }
@@ -160,23 +155,6 @@ impl Batch<'_, '_> {
     #[inline]
     pub fn has_hits_only(&self) -> bool {
         self.missed.0 | self.diverged.0 == 0
-    }
-
-    /// Lets packets just received beyond the limit wait.
-    #[inline]
-    pub fn keep_to_limit(&mut self) {
-        if self.packets.len() > self.limit {
-            self.waiting.extend(self.packets.drain(self.limit..).rev());
-        }
-    }
-
-    /// Takes the next packets that wait, in place of those that have gone. False if there are none.
-    #[inline]
-    pub fn take_waiting(&mut self) -> bool {
-        let n = self.waiting.len().min(self.limit);
-        let from = self.waiting.len() - n;
-        self.packets.extend(self.waiting.drain(from..).rev());
-        n != 0
     }
 
     /// Begins the passes of packets just received.

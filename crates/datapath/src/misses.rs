@@ -5,10 +5,9 @@
 //! empty, a packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not
 //! affected.
 //!
-//! Within its share a queue may still make the others wait: a batch of misses takes a hundred times as long as one of
-//! hits. So its misses also end its turn: those behind wait until the other queues have been polled, see `aside.rs`.
+//! Within its share a queue may still keep the PMD from polling: a batch of misses takes a hundred times as long as one of
+//! hits. So misses end a turn, too: those behind wait until the queues have been polled, see `aside.rs`.
 
-use crate::rxq_scheduler::OtherQueues;
 use sluice_governor::{Costs, Decision, Governor, Mode};
 
 /// How much of a PMD's cycles the misses of one receive queue may take.
@@ -31,7 +30,7 @@ const AUTO_PER_MILLE: u32 = 250;
 /// pause is not dropped.
 const BUCKET_CYCLES: i64 = 20_000_000;
 
-/// Cycles after which the misses of a queue end its turn, if the PMD has other queues: some 20 µs, a few misses.
+/// Cycles after which the misses of a queue end its turn: some 20 µs, a few misses.
 const TURN_CYCLES: u64 = 50_000;
 
 /// A PMD's misses.
@@ -63,16 +62,27 @@ impl Misses {
         self.budget = budget;
     }
 
-    /// Fills a queue's bucket up to `now` and uses it for the packets that follow, which are its turn.
+    /// Begins the turn of a queue.
     #[inline]
-    pub fn begin(&mut self, bucket: &mut MissBucket, now: u64, others: OtherQueues) {
+    pub fn begin_turn(&mut self) {
+        // Where no miss is counted none ends a turn, so that replays do not depend on cycles.
+        self.turn = if self.budget == MissBudget::Unlimited { u64::MAX } else { TURN_CYCLES };
+    }
+
+    /// Ends it. Packets that the switch itself sends have no turns.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        self.turn = u64::MAX;
+    }
+
+    /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have packets.
+    #[inline]
+    pub fn begin(&mut self, bucket: &mut MissBucket, now: u64, contended: bool) {
         let per_mille = match self.budget {
             MissBudget::Unlimited => None,
-            MissBudget::Auto => (others == OtherQueues::Active).then_some(AUTO_PER_MILLE),
+            MissBudget::Auto => contended.then_some(AUTO_PER_MILLE),
             MissBudget::PerMille(per_mille) => Some(per_mille),
         };
-        let is_shared = self.budget != MissBudget::Unlimited && others != OtherQueues::None;
-        self.turn = if is_shared { TURN_CYCLES } else { u64::MAX };
         let passed = now.saturating_sub(bucket.filled).min(BUCKET_CYCLES as u64) as i64;
         bucket.filled = now;
         self.tokens = match per_mille {
@@ -89,10 +99,10 @@ impl Misses {
     #[inline]
     pub fn end(&mut self, bucket: &mut MissBucket) {
         bucket.tokens = self.tokens;
-        (self.tokens, self.turn) = (i64::MAX, u64::MAX);
+        self.tokens = i64::MAX;
     }
 
-    /// Whether the queue's turn is over for packets that miss: they are to wait until the others have been polled.
+    /// Whether the queue's turn is over for packets that miss: they are to wait until the PMD has polled.
     #[inline]
     pub fn ends_turn(&self) -> bool {
         self.turn == 0
@@ -170,8 +180,8 @@ mod tests {
     use super::*;
 
     /// Spends all tokens of the bucket at `now` on misses of 1000 cycles, and returns how many these are.
-    fn spend(misses: &mut Misses, bucket: &mut MissBucket, now: u64, others: OtherQueues) -> usize {
-        misses.begin(bucket, now, others);
+    fn spend(misses: &mut Misses, bucket: &mut MissBucket, now: u64, contended: bool) -> usize {
+        misses.begin(bucket, now, contended);
         let n = (0..100_000).take_while(|_| misses.may_ask().then(|| misses.charge(600, 400)).is_some()).count();
         misses.end(bucket);
         n
@@ -181,49 +191,46 @@ mod tests {
     fn a_share_of_the_cycles_passed_can_be_spent() {
         let mut misses = Misses::new(Mode::Off, MissBudget::PerMille(100), 10_000);
         let mut bucket = MissBucket::default();
-        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, OtherQueues::None), 100);
-        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, OtherQueues::None), 0);
-        assert_eq!(spend(&mut misses, &mut bucket, 1_500_000, OtherQueues::None), 50);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 100);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 0);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_500_000, false), 50);
         // The bucket has a size.
-        assert_eq!(spend(&mut misses, &mut bucket, 900_000_000_000, OtherQueues::None), 2000);
+        assert_eq!(spend(&mut misses, &mut bucket, 900_000_000_000, false), 2000);
     }
 
     #[test]
     fn auto_does_not_limit_a_lone_queue() {
         let mut misses = Misses::new(Mode::Off, MissBudget::Auto, 10_000);
         let mut bucket = MissBucket::default();
-        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, OtherQueues::None), 100_000);
-        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, OtherQueues::Active), 5000, "a full bucket");
-        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, OtherQueues::Active), 250);
-        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, OtherQueues::None), 100_000);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 100_000);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, true), 5000, "a full bucket");
+        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, true), 250);
+        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, false), 100_000);
     }
 
     #[test]
     fn unlimited_is_unlimited() {
         let mut misses = Misses::new(Mode::Off, MissBudget::Unlimited, 10_000);
-        assert_eq!(spend(&mut misses, &mut MissBucket::default(), 0, OtherQueues::Active), 100_000);
+        assert_eq!(spend(&mut misses, &mut MissBucket::default(), 0, true), 100_000);
     }
 
     #[test]
-    fn misses_end_a_turn_beside_other_queues_alone() {
-        let asked = |budget, others| {
+    fn misses_end_a_turn_if_they_are_counted() {
+        let asked = |budget| {
             let mut misses = Misses::new(Mode::Off, budget, 10_000);
-            misses.begin(&mut MissBucket::default(), u64::MAX / 2, others);
+            misses.begin_turn();
             (0..1000).take_while(|_| (!misses.ends_turn()).then(|| misses.charge(600, 400)).is_some()).count()
         };
-        for budget in [MissBudget::Auto, MissBudget::PerMille(100)] {
-            assert_eq!(asked(budget, OtherQueues::Active), 50);
-            assert_eq!(asked(budget, OtherQueues::Silent), 50, "they may have packets at any time");
-            assert_eq!(asked(budget, OtherQueues::None), 1000);
-        }
-        assert_eq!(asked(MissBudget::Unlimited, OtherQueues::Active), 1000);
+        assert_eq!(asked(MissBudget::Auto), 50);
+        assert_eq!(asked(MissBudget::PerMille(100)), 50);
+        assert_eq!(asked(MissBudget::Unlimited), 1000);
         // A miss that takes longer than a turn is asked all the same.
         let mut misses = Misses::new(Mode::Off, MissBudget::Auto, 10_000);
-        misses.begin(&mut MissBucket::default(), 0, OtherQueues::Silent);
+        misses.begin_turn();
         assert!(!misses.ends_turn());
         misses.charge(10 * TURN_CYCLES, 0);
         assert!(misses.ends_turn());
-        misses.end(&mut MissBucket::default());
+        misses.end_turn();
         assert!(!misses.ends_turn(), "what the switch itself sends has no turn");
     }
 }

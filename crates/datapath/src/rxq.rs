@@ -76,8 +76,8 @@ impl Rxq {
         self.port = self.port.with_vlan_limit(vlan_limit);
     }
 
-    /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the
-    /// fullest burst had.
+    /// Its turn: polls it and takes the packets to their ends, and lets those ask again that waited for the tables. Returns how
+    /// many packets the fullest burst had.
     #[inline(always)]
     pub fn serve<'g>(
         &mut self,
@@ -86,13 +86,38 @@ impl Rxq {
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) -> usize {
-        let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
-        if !self.aside.is_empty() {
+        walk.upcalls.misses.begin_turn();
+        let (mut fullest, mut waits) = (0, !self.aside.is_empty());
+        // How many may be received depends on whether the tables are still locked, which only asking tells.
+        if waits && self.aside.is_blocked() {
             fullest = self.retry_misses(walk, scheduler, batch, context);
-            if self.aside.holds_back() {
-                return fullest;
-            }
+            waits = false;
         }
+        let room = self.aside.room(batch.limit());
+        if room != 0 {
+            fullest = fullest.max(self.receive(room, walk, scheduler, batch, context));
+        }
+        if waits && !walk.upcalls.misses.ends_turn() {
+            fullest = fullest.max(self.retry_misses(walk, scheduler, batch, context));
+        }
+        walk.upcalls.misses.end_turn();
+        fullest
+    }
+
+    /// Polls it for up to `room` packets and takes these to their ends, again while its quantum lasts. Returns how many
+    /// packets the fullest burst had.
+    #[inline(always)]
+    fn receive<'g>(
+        &mut self,
+        room: usize,
+        walk: &mut Walk,
+        scheduler: &RxqScheduler,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> usize {
+        let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
+        batch.packets.limit(room);
+        self.aside.note_poll();
         loop {
             context.clock.progress().poll(self.load.port);
             context.clock.start();
@@ -102,6 +127,7 @@ impl Rxq {
                 policing::receive(policer, batch.packets, context.buffers, &mut self.tally);
             }
             let n = batch.packets.len();
+            debug_assert!(n <= room, "{n} packets of a poll for {room}");
             if n == 0 {
                 if self.tally[Counter::Received] == received {
                     scheduler.note_empty(&mut self.deficit);
@@ -111,7 +137,7 @@ impl Rxq {
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
-            walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.others(&self.deficit));
+            walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
             let full = self.tally.dropped(DropReason::TxFull);
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
@@ -121,7 +147,7 @@ impl Rxq {
             // While a transmit ring is full, further bursts would be lost, too. Others may have packets for the port that
             // empties it, or from a guest that waits for room to answer.
             let finds_room = self.tally.dropped(DropReason::TxFull) == full;
-            if quantum == 0 || n < BATCH_MAX || !finds_room || self.aside.holds_back() {
+            if quantum == 0 || n < BATCH_MAX || !finds_room || !self.aside.is_empty() {
                 return fullest;
             }
         }
@@ -138,7 +164,7 @@ impl Rxq {
     ) -> usize {
         context.clock.progress().poll(self.load.port);
         context.clock.start();
-        walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.others(&self.deficit));
+        walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
         std::mem::swap(&mut self.aside, &mut walk.executor.aside);
         let mut context = context.counting_into(&mut self.tally);
         let n = walk.retry_misses(batch, &mut context);
@@ -193,13 +219,7 @@ impl Rxq {
         context.tally[Counter::Received] += n as u64;
         walk.levels.use_arm(self.tuner.arm());
         let before = Mark::of(context.tally);
-        batch.keep_to_limit();
-        loop {
-            walk.process(&self.port, batch, &mut context);
-            if !batch.take_waiting() {
-                break;
-            }
-        }
+        walk.process(&self.port, batch, &mut context);
         context.clock.progress().enter(Activity::Tx);
         walk.executor.end_burst(&mut context);
         context.clock.mark(Stage::Tx);

@@ -81,23 +81,11 @@ impl Cost {
     }
 }
 
-/// The queues of a PMD beside the one that is polled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OtherQueues {
-    /// It is the only one.
-    None,
-    /// They had no packets when they were last polled, and may have some at any time.
-    Silent,
-    /// One of them had packets.
-    Active,
-}
-
 /// A PMD's scheduler: the state of its queues when the round began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RxqScheduler {
     /// What the least charged active queue has been charged.
     floor: u64,
-    queues: usize,
     active: usize,
     /// The least [`Cost`] of an active queue; `u64::MAX` if none is known.
     cheapest: u64,
@@ -111,12 +99,8 @@ impl RxqScheduler {
     /// Begins a round of polling.
     #[inline]
     pub fn begin_round<'a>(&mut self, queues: impl Iterator<Item = &'a Deficit>) {
-        let mut round = RxqScheduler { floor: u64::MAX, queues: 0, active: 0, cheapest: u64::MAX, served: self.served };
-        for queue in queues {
-            round.queues += 1;
-            if !queue.is_active {
-                continue;
-            }
+        let mut round = RxqScheduler { floor: u64::MAX, active: 0, cheapest: u64::MAX, served: self.served };
+        for queue in queues.filter(|queue| queue.is_active) {
             round.floor = round.floor.min(queue.charged);
             round.active += 1;
             if queue.cost.known != 0 {
@@ -139,16 +123,6 @@ impl RxqScheduler {
     #[inline]
     pub fn is_contended(&self, queue: &Deficit) -> bool {
         self.active > usize::from(queue.is_active)
-    }
-
-    /// Whether the PMD has other queues, and whether these had packets.
-    #[inline]
-    pub fn others(&self, queue: &Deficit) -> OtherQueues {
-        match self.is_contended(queue) {
-            true => OtherQueues::Active,
-            false if self.queues > 1 => OtherQueues::Silent,
-            false => OtherQueues::None,
-        }
     }
 
     /// Cycles for which a queue may be polled again as long as it gives full bursts: few if the others had no packets,

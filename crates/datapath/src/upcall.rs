@@ -94,11 +94,11 @@ impl Upcalls {
         match &fate {
             Fate::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
-                let may_install = translation.cacheable && !later.has_follower(&translation.mask, key);
-                if may_install && self.is_due(i, translation, levels, batch, context) {
+                if translation.cacheable && self.is_due(i, translation, levels, batch, context) {
                     installed = self.install(key, translation, context);
                 }
                 if let Some(flow) = installed {
+                    later.release(&flow.mask().whole, key);
                     levels.insert(i, batch, flow);
                     context.counters.set_indexed(flow.id());
                 }

@@ -52,21 +52,28 @@ impl Walk {
         self.finish_passes(batch, context);
     }
 
-    /// Lets the first packets that wait for the tables repeat the pass in which they missed. Returns how many. The caller ends
-    /// the burst.
+    /// Lets the first packets that wait for the tables repeat the pass in which they missed, and those behind them whose
+    /// megaflow they install. Returns how many. The caller ends the burst.
     #[cold]
     pub fn retry_misses<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> usize {
+        let mut all = 0;
         self.executor.aside.begin_retry(batch);
-        let n = batch.packets.len();
-        context.tally[Counter::Released] += n as u64;
-        self.composer.end_recordings();
-        if self.pass(batch, context) {
-            self.further_passes(batch, context);
+        loop {
+            let n = batch.packets.len();
+            all += n;
+            context.tally[Counter::Released] += n as u64;
+            self.composer.end_recordings();
+            if self.pass(batch, context) {
+                self.further_passes(batch, context);
+            }
+            self.finish_passes(batch, context);
+            batch.forget_passes();
+            if !self.executor.aside.take_followers(batch) {
+                break;
+            }
         }
-        self.finish_passes(batch, context);
-        batch.forget_passes();
         self.executor.aside.end_retry();
-        n
+        all
     }
 
     /// Drops the packets that wait for the tables.

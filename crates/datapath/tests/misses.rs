@@ -118,6 +118,25 @@ fn misses_end_the_turn_of_their_queue() {
     }
 }
 
+#[test]
+fn known_flows_do_not_wait_for_misses_of_their_queue() {
+    let config = Config { miss_budget: MissBudget::PerMille(1000), ..Config::default() };
+    let (datapath, [feed, _], sent, _) = datapath_with(config, slowly);
+    feed.lock().unwrap().push_back(packet(60_000, 0));
+    while !datapath.run_once(0).exhausted {}
+    (0..32).for_each(|flow| feed.lock().unwrap().push_back(packet(flow, 0)));
+    (0..200).for_each(|_| feed.lock().unwrap().push_back(packet(60_000, 0)));
+    let before = datapath.totals()[Counter::Upcalls];
+    while sent_by(&sent, 60_000) < 201 {
+        datapath.run_once(0);
+    }
+    let asked = datapath.totals()[Counter::Upcalls] - before;
+    assert!(asked < 32, "all {asked} misses came first");
+    while !datapath.run_once(0).exhausted {}
+    assert_eq!(sent.lock().unwrap().len(), 233, "none is lost");
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+}
+
 /// Whether a packet is of a flow.
 fn is_of(packet: &[u8], flow: u16) -> bool {
     packet[34..36] == flow.to_be_bytes()

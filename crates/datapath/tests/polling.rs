@@ -86,7 +86,7 @@ impl RxQueue for TestRx {
         self.polls.fetch_add(1, Relaxed);
         match &self.rx {
             Rx::Endless(pool, packet) => {
-                buffers.fill(pool, BATCH_MAX, packet.len(), batch);
+                buffers.fill(pool, batch.room(), packet.len(), batch);
                 batch.iter_mut().for_each(|to| to.bytes_mut().copy_from_slice(packet));
             }
             Rx::DropsAll => {

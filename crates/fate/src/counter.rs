@@ -70,7 +70,7 @@ counters! {
     Upcalls = "upcalls",
     /// Upcalls that failed.
     UpcallsLost = "upcalls-lost",
-    /// Upcalls put off because a control thread had the tables, or other queues were to be polled; each is made at a later
+    /// Upcalls put off because a control thread had the tables, or the PMD was to poll first; each is made at a later
     /// poll, or lost.
     UpcallsDeferred = "upcalls-deferred",
     /// TSC cycles spent in upcalls.

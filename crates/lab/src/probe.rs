@@ -180,7 +180,7 @@ impl RxQueue for ProbeRx {
             self.asked_ns = self.polled_ns;
         }
         let first = batch.len();
-        let n = buffers.fill(&self.pool, BATCH_MAX - first, stream.frame_size(), batch);
+        let n = buffers.fill(&self.pool, batch.room(), stream.frame_size(), batch);
         let mut flows = [0; BATCH_MAX];
         stream.pick(&mut flows[..n]);
         let writer = stream.writer();

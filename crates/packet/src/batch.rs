@@ -70,15 +70,41 @@ impl Iterator for BatchMask {
 
 /// Packets received together, in arrival order; at most [`BATCH_MAX`].
 #[must_use = "an unsent batch loses packets uncounted: transmit it or discard it by name"]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PacketBatch {
     packets: ArrayVec<Packet, BATCH_MAX>,
+    /// How many a receive queue may make it hold.
+    limit: usize,
+}
+
+impl Default for PacketBatch {
+    fn default() -> Self {
+        PacketBatch { packets: ArrayVec::new(), limit: BATCH_MAX }
+    }
 }
 
 impl PacketBatch {
     /// An empty batch.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has receive queues append no more packets than make it hold `limit`.
+    #[inline]
+    pub fn limit(&mut self, limit: usize) {
+        self.limit = limit.min(BATCH_MAX);
+    }
+
+    /// How many packets a receive queue may append.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.packets.len())
+    }
+
+    /// Whether a receive queue may append none.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.room() == 0
     }
 
     /// Gives every packet back to its pool and counts it as dropped for `reason`.

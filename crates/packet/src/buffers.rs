@@ -64,7 +64,7 @@ impl Buffers {
     /// Their bytes are unspecified. A `size` beyond the pool's frame size is reduced to that.
     #[inline]
     pub fn fill(&mut self, pool: &Arc<dyn FramePool>, n: usize, size: usize, batch: &mut PacketBatch) -> usize {
-        let n = n.min(batch.remaining_capacity());
+        let n = n.min(batch.room());
         let cache = self.cache(pool);
         let n = cache.top(n);
         batch.extend(cache.free.drain(n, size).map(Packet::new));

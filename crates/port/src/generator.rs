@@ -120,7 +120,7 @@ impl RxQueue for GeneratorRx {
             return;
         }
         let first = batch.len();
-        let mut n = BATCH_MAX - first;
+        let mut n = batch.room();
         if let Some(pace) = &mut self.pace {
             n = pace.ask(n);
         }

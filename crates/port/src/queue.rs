@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A receive queue, polled by one PMD.
 pub trait RxQueue: Send {
-    /// Appends up to a batch of packets without waiting.
+    /// Appends up to [`PacketBatch::room`] packets without waiting.
     ///
     /// The caller counts the appended packets as received. The queue counts a frame that it must drop itself
     /// (truncated, oversize) as received and as dropped with a reason, so that the counters add up.

@@ -13,7 +13,7 @@ use crate::stamp::Stamp;
 use parking_lot::Mutex;
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -205,7 +205,7 @@ impl RxQueue for LaneRx {
         for (i, lane) in sending.iter_mut().enumerate() {
             lane.arrivals.advance(now_ns);
             // Lanes share the batch: what one leaves is for the next ones.
-            let room = (BATCH_MAX - batch.len()) / (lanes - i);
+            let room = batch.room() / (lanes - i);
             let Some((first, n)) = lane.arrivals.take(room as u64) else { continue };
             for number in first..first + n {
                 let size = lane.lane.frames.size(number);

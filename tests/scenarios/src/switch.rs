@@ -201,6 +201,10 @@ impl Switch {
             for _ in 0..self.setting.times {
                 self.wires.get(port).ok_or_else(|| format!("there is no port {port}"))?.send(bytes);
                 self.received += 1;
+                if self.setting.keeps_order() {
+                    // Ports are polled in turn: only packets that come one by one are received in the order of their lines.
+                    self.datapath.run_once(self.now_ms());
+                }
                 for Expected { port, bytes: sent } in out {
                     let sent = Sent { flow: flow_of(bytes), bytes: sent.clone() };
                     expected.entry(*port).or_default().push(sent);

@@ -86,7 +86,7 @@ struct WireRx {
 impl RxQueue for WireRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let mut frames = self.wire.0.to_switch[self.queue].lock();
-        while batch.remaining_capacity() > 0 {
+        while !batch.is_full() {
             let Some(frame) = frames.pop_front() else { return };
             match buffers.write(&self.wire.0.pool, &frame) {
                 Ok(packet) => batch.push(packet),

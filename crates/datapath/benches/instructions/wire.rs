@@ -101,7 +101,7 @@ struct SourceQueue {
 
 impl RxQueue for SourceQueue {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
-        for _ in 0..self.batch {
+        for _ in 0..self.batch.min(batch.room()) {
             let frame = &mut self.traffic.frames[self.next];
             if self.traffic.new_flows {
                 self.flow += 1;

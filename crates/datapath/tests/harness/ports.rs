@@ -55,7 +55,7 @@ struct TestRx {
 impl RxQueue for TestRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let mut feed = self.feed.lock().unwrap();
-        for _ in 0..self.burst.min(batch.remaining_capacity()) {
+        for _ in 0..self.burst.min(batch.room()) {
             let Some(bytes) = feed.pop_front() else { break };
             match buffers.write(&self.pool, &bytes) {
                 Ok(packet) => batch.push(packet),

@@ -6,7 +6,7 @@ use crate::stats::QueueStats;
 use crate::{Mtu, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
-use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use sluice_packet::{Buffers, Packet, PacketBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -32,7 +32,7 @@ impl RxQueue for XdpRx {
         buffers.add_pool(&self.pool);
         let mut receiver = socket.receiver();
         let (first, mut bytes, mut pieces) = (batch.len(), 0, 0);
-        while batch.len() < BATCH_MAX
+        while !batch.is_full()
             && let Some((piece, more)) = socket.receive(&mut receiver)
         {
             pieces += 1;

@@ -404,7 +404,7 @@ impl DeviceRxq {
         // is never freed.
         unsafe {
             let free = batch.as_mut_ptr().add(have);
-            let got = sluice_rx(self.device.port, self.queue, pool, free, (BATCH_MAX - have) as c_uint, &mut dropped);
+            let got = sluice_rx(self.device.port, self.queue, pool, free, batch.room() as c_uint, &mut dropped);
             batch.set_len(have + got as usize);
         }
         dropped as usize

@@ -24,7 +24,7 @@ use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueu
 use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch};
 use sluice_traffic::Pacer;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -337,7 +337,7 @@ impl RxQueue for PcapRx {
             return;
         }
         let first = batch.len();
-        let mut n = BATCH_MAX - first;
+        let mut n = batch.room();
         if let Some(pace) = &mut self.pace {
             n = pace.ask(n);
         }

@@ -21,7 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use sluice_packet::{Buffers, Packet, PacketBatch};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -266,7 +266,7 @@ impl RxQueue for TapRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (first, mut bytes, mut oversize) = (batch.len(), 0, 0);
         let limits = self.limits.lock();
-        for _ in first..BATCH_MAX {
+        for _ in 0..batch.room() {
             // Without a buffer, packets wait in the device's queue, which drops when it is full.
             let Some(mut frame) = buffers.take(&limits.pool) else { break };
             let room = frame.len();

@@ -105,7 +105,7 @@ impl Receiver {
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         self.burst.clear();
-        let n = ring.gather(batch.remaining_capacity(), Access::Read, &mut self.burst)?;
+        let n = ring.gather(batch.room(), Access::Read, &mut self.burst)?;
         if n == 0 {
             return Ok(());
         }

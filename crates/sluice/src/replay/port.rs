@@ -4,7 +4,7 @@ use super::capture::Record;
 use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue, rss_hash, rss_queue};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ struct WireRx {
 impl RxQueue for WireRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let mut state = self.wire.state.lock();
-        while batch.len() < BATCH_MAX
+        while !batch.is_full()
             && let Some(record) = state.waiting[self.queue].pop_front()
         {
             let whole = if record.is_cut { Err(DropReason::RxError) } else { buffers.write(&self.pool, &record.bytes) };

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use segment::{FRAME_SIZE, SCRIPT, Side};
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl RxQueue for EndRx {
         let due = &mut due[self.side as usize];
         let first = batch.len();
         // Without a free buffer, a segment waits.
-        let n = buffers.fill(&self.pool, due.len().min(BATCH_MAX - first), FRAME_SIZE, batch);
+        let n = buffers.fill(&self.pool, due.len().min(batch.room()), FRAME_SIZE, batch);
         for (packet, (place, step)) in batch[first..].iter_mut().zip(due.drain(..n)) {
             segment::write(open[place].0, step, packet.frame.bytes_mut());
         }
