@@ -31,6 +31,9 @@ pub(crate) const ASIDE_MAX: usize = 256;
 /// What drivers that receive by vectors take at least: asked for fewer packets, they give none.
 const RECEIVED_TOGETHER: usize = 8;
 
+/// So many are moved to ask again together: a few miss in a turn, and moving the others there and back costs as much as a miss.
+const RETRIED_TOGETHER: usize = 8;
+
 /// From so many packets that wait on, polls take few: each miss compares its megaflow with them all.
 const MANY: usize = 2 * BATCH_MAX;
 
@@ -132,16 +135,18 @@ impl Aside {
     /// Moves the first packets that wait into an empty batch. [`Aside::end_retry`] follows.
     pub fn begin_retry(&mut self, batch: &mut Batch<'_, '_>) {
         (self.is_retrying, self.is_blocked) = (true, false);
-        move_first(&mut self.waiting, batch);
+        move_first(&mut self.waiting, RETRIED_TOGETHER, batch);
     }
 
-    /// Moves the first packets that follow the retry into an empty batch. False if there are none.
-    pub fn take_followers(&mut self, batch: &mut Batch<'_, '_>) -> bool {
-        let follows = !self.followers.is_empty();
-        if follows {
-            move_first(&mut self.followers, batch);
+    /// Moves packets that follow the retry into an empty batch; if there are none, and unless the last ones wait again, the next
+    /// ones if these `may_ask`. False if it is empty still.
+    pub fn go_on(&mut self, may_ask: bool, batch: &mut Batch<'_, '_>) -> bool {
+        if !self.followers.is_empty() {
+            move_first(&mut self.followers, BATCH_MAX, batch);
+        } else if may_ask && self.again.is_empty() {
+            move_first(&mut self.waiting, RETRIED_TOGETHER, batch);
         }
-        follows
+        !batch.packets.is_empty()
     }
 
     /// Puts those that have to wait again in front of the others.
@@ -165,9 +170,9 @@ impl Aside {
     }
 }
 
-/// Moves the first of `queue` into an empty batch, each with its key and what earlier passes found.
-fn move_first(queue: &mut VecDeque<Waiting>, batch: &mut Batch<'_, '_>) {
-    let n = batch.limit().min(queue.len());
+/// Moves the first `max` of `queue` into an empty batch, each with its key and what earlier passes found.
+fn move_first(queue: &mut VecDeque<Waiting>, max: usize, batch: &mut Batch<'_, '_>) {
+    let n = max.min(batch.limit()).min(queue.len());
     for (i, waiting) in queue.drain(..n).enumerate() {
         batch.packets.push(waiting.packet);
         batch.keys[i] = waiting.key;

@@ -23,7 +23,7 @@ use crate::upcall::Upcalls;
 use sluice_conntrack::{CachedConn, invalid};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{Metadata, extract_again};
-use sluice_packet::Buffers;
+use sluice_packet::{BATCH_MAX, Buffers};
 use std::collections::VecDeque;
 
 /// Packets of the switch's own that are sent between two polls of the queues at most.
@@ -68,7 +68,8 @@ impl Walk {
             }
             self.finish_passes(batch, context);
             batch.forget_passes();
-            if !self.executor.aside.take_followers(batch) {
+            let may_ask = all < BATCH_MAX && !self.upcalls.misses.ends_turn();
+            if !self.executor.aside.go_on(may_ask, batch) {
                 break;
             }
         }
