@@ -95,8 +95,8 @@ impl Aside {
         self.is_blocked = true;
     }
 
-    /// How many packets the next poll may take, for batches of `limit` packets; possibly none. Where many wait these become
-    /// fewer, as a rule, but packets that have a megaflow do not wait until they are few.
+    /// How many packets the next poll may take, for batches of `limit` packets; possibly none. Where many wait a few are taken at
+    /// every second retry, so that packets that have a megaflow do not wait for all the others.
     #[inline]
     pub fn room(&self, limit: usize) -> usize {
         if self.is_blocked || self.is_empty() {
@@ -152,7 +152,7 @@ impl Aside {
     /// Puts those that have to wait again in front of the others.
     pub fn end_retry(&mut self) {
         self.is_retrying = false;
-        self.retries += 1;
+        self.retries = self.retries.saturating_add(1);
         while let Some(waiting) = self.again.pop() {
             self.waiting.push_front(waiting);
         }
