@@ -31,10 +31,10 @@ pub(crate) const ASIDE_MAX: usize = 256;
 /// What drivers that receive by vectors take at least: asked for fewer packets, they give none.
 const RECEIVED_TOGETHER: usize = 8;
 
-/// So many are moved to ask again together: a few miss in a turn, and moving the others there and back costs as much as a miss.
+/// How many packets ask again together. A turn ends after a few misses, and the packets behind them have been moved in vain.
 const RETRIED_TOGETHER: usize = 8;
 
-/// From so many packets that wait on, polls take few: each miss compares its megaflow with them all.
+/// If at least this many packets wait, polls take few. Each miss compares its megaflow with all packets that wait.
 const MANY: usize = 2 * BATCH_MAX;
 
 /// The packets of one queue that wait for the tables, the oldest first. Without memory until one waits.
@@ -138,9 +138,9 @@ impl Aside {
         move_first(&mut self.waiting, RETRIED_TOGETHER, batch);
     }
 
-    /// Moves packets that follow the retry into an empty batch; if there are none, and unless the last ones wait again, the next
-    /// ones if these `may_ask`. False if it is empty still.
-    pub fn go_on(&mut self, may_ask: bool, batch: &mut Batch<'_, '_>) -> bool {
+    /// Moves the next packets of a retry into an empty batch: first all that follow a megaflow, then others that wait. These are
+    /// moved if they `may_ask` and no packet before them waits again. False if there are none.
+    pub fn move_next(&mut self, may_ask: bool, batch: &mut Batch<'_, '_>) -> bool {
         if !self.followers.is_empty() {
             move_first(&mut self.followers, BATCH_MAX, batch);
         } else if may_ask && self.again.is_empty() {

@@ -69,7 +69,7 @@ impl Walk {
             self.finish_passes(batch, context);
             batch.forget_passes();
             let may_ask = all < BATCH_MAX && !self.upcalls.misses.ends_turn();
-            if !self.executor.aside.go_on(may_ask, batch) {
+            if !self.executor.aside.move_next(may_ask, batch) {
                 break;
             }
         }
