@@ -54,6 +54,7 @@ pub(crate) struct Pmd {
     packet_outs: VecDeque<PacketOut>,
     /// Threads that wait until all queues are found empty.
     quiescing: Vec<Sender<()>>,
+    /// Memory of a step: empty between two.
     deleted: Vec<FlowDeleted>,
     interval_ends_ms: u64,
     iterations_to_publish: u32,
@@ -231,7 +232,7 @@ impl Pmd {
 
     /// Whether it has no megaflow and no fragment, so that nothing ends without a packet or a command.
     pub fn holds_nothing(&self) -> bool {
-        let no_flows = self.walk.levels.subtables().flows() == 0 && self.deleted.is_empty();
+        let no_flows = self.walk.levels.subtables().flows() == 0 && self.side.notices.is_empty();
         no_flows && !self.walk.holds_fragments()
     }
 
@@ -283,18 +284,15 @@ impl Pmd {
 
     #[inline]
     fn read_notices(&mut self) {
-        // Until these are done the others stay where they count against their bound.
-        if self.deleted.is_empty() && self.side.notices.has_messages() {
-            self.side.notices.take(&mut self.deleted);
-        }
+        // The others stay where they count against their bound.
+        self.side.notices.take(DELETED_AT_ONCE, &mut self.deleted);
         if !self.deleted.is_empty() {
-            let rest = self.deleted.len().saturating_sub(DELETED_AT_ONCE);
             let began = tsc::now();
             let guard = self.side.reader.pin();
-            self.walk.levels.forget(&self.deleted[rest..], self.table.read(&guard), &self.side.counters);
-            let each = tsc::now().saturating_sub(began) / (self.deleted.len() - rest) as u64;
+            self.walk.levels.forget(&self.deleted, self.table.read(&guard), &self.side.counters);
+            let each = tsc::now().saturating_sub(began) / self.deleted.len() as u64;
             self.walk.upcalls.misses.note_removal(each);
-            self.deleted.truncate(rest);
+            self.deleted.clear();
         }
     }
 
@@ -384,7 +382,7 @@ impl Pmd {
     #[cold]
     fn index_flow(&mut self, id: FlowId) {
         // It may be the successor of one that is here, and takes its place.
-        while !self.deleted.is_empty() || self.side.notices.has_messages() {
+        while self.side.notices.has_messages() {
             self.read_notices();
         }
         let guard = self.side.reader.pin();

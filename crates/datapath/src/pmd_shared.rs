@@ -98,7 +98,7 @@ impl PmdShared {
 
     /// Moves all commands to the end of `into`.
     pub fn take_commands(&self, into: &mut Vec<PmdCommand>) {
-        self.mailbox.take(into);
+        self.mailbox.take(usize::MAX, into);
     }
 
     /// Asks its thread to end, without waiting for it.

@@ -11,12 +11,12 @@ use sluice_flow::LINE_SIZE;
 /// The state of a slot of the arena.
 const SLOT_STATE: usize = 8;
 
-/// The index by match: eight bytes and a tag, at a load of at least seven sixteenths.
-const INDEX_ENTRY: usize = 24;
+/// An entry of a bucket of the index by match, at a load of at least three eighths of seven slots.
+const INDEX_ENTRY: usize = 25;
 
-/// What a PMD's subtables take: an entry of a bucket, at a load of at least three eighths of seven slots, and a serial
-/// number for pruning with its tag, at a load of at least seven sixteenths.
-const SUBTABLE_ENTRY: usize = 48;
+/// What a PMD's subtables take: another such entry, and one of the megaflows whose prefixes are in the tries. The tries
+/// have a bound of their own.
+const SUBTABLE_ENTRY: usize = 2 * INDEX_ENTRY;
 
 /// What decides the size of a megaflow, beside its actions.
 pub(crate) struct Footprint {
@@ -159,12 +159,12 @@ mod tests {
         for n in 0..NOTICES_MAX as u32 {
             let Installed::New(id) = install(&table, 1, n, 1) else { panic!("{n} are unread") };
             table.remove(id);
-            sides[0].notices.take(&mut read);
+            sides[0].notices.take(usize::MAX, &mut read);
         }
         assert_eq!((table.unread_notices(), Limit::DeletionNotices.count()), (NOTICES_MAX, before));
         assert_eq!(install(&table, 1, 7, 1), Installed::Full, "the other one has read none");
         assert_eq!(Limit::DeletionNotices.count(), before + 1);
-        sides[1].notices.take(&mut read);
+        sides[1].notices.take(usize::MAX, &mut read);
         assert_eq!((read.len(), table.unread_notices()), (2 * NOTICES_MAX, 0));
         assert!(matches!(install(&table, 1, 7, 1), Installed::New(_)));
     }

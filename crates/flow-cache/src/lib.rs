@@ -40,6 +40,8 @@ mod id_set;
 mod key_hash;
 mod lineage;
 mod masks;
+mod node_pool;
+mod parts;
 mod prefixes;
 mod prune_index;
 #[cfg(test)]

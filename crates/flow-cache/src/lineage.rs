@@ -149,7 +149,7 @@ mod tests {
         // The other PMD has never had the megaflow.
         for (pmd, had_it) in [(0, true), (1, false)] {
             let (PmdSide { reader, counters, notices }, mut deleted) = (&mut sides[pmd], Vec::new());
-            notices.take(&mut deleted);
+            notices.take(usize::MAX, &mut deleted);
             let guard = reader.pin();
             deleted.iter().for_each(|flow| subtables[pmd].read_notice(flow, table.read(&guard), counters));
             assert_eq!((subtables[pmd].flows(), counters.is_indexed(second)), (usize::from(had_it), had_it));

@@ -140,7 +140,7 @@ proptest! {
             (Subtables::with_nodes(&secret, nodes), Subtables::without_pruning(&secret));
         let (mut live, mut notices) = (Vec::<FlowId>::new(), Vec::<FlowDeleted>::new());
         let mut read_notices = |side: &mut crate::PmdSide, pruned: &mut Subtables, plain: &mut Subtables| {
-            side.notices.take(&mut notices);
+            side.notices.take(usize::MAX, &mut notices);
             for deleted in notices.drain(..) {
                 pruned.remove(&deleted);
                 plain.remove(&deleted);

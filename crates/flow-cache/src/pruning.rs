@@ -7,9 +7,13 @@
 //! mask that is no prefix counts by the prefix that it begins with. Source of the idea: Srinivasan, Suri, Varghese:
 //! Packet classification using tuple space search, SIGCOMM '99. Measured alternatives: docs/notes/bounded-misses.md.
 
-use crate::prefixes::{NodeQuota, Prefixes};
+use crate::bucket;
+use crate::node_pool::NodePool;
+use crate::prefixes::Prefixes;
 use crate::prune_index::{Lengths, PruneIndex};
+use crate::tag_index::TagIndex;
 use arrayvec::ArrayVec;
+use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
 use sluice_simd::isa::Kernel;
@@ -29,9 +33,9 @@ pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
     /// The meaning of the bits in the sets.
     index: PruneIndex,
-    /// The serial numbers of the megaflows whose prefixes are in the tries: an id may have a new owner before the notice
-    /// of the old one has come.
-    flows: hashbrown::HashSet<u64>,
+    /// The megaflows whose prefixes are in the tries: their ids, by serial numbers, since an id may have a new owner
+    /// before the notice of the old one has come.
+    flows: TagIndex,
 }
 
 /// One field: its prefixes, and the subtables by prefix length.
@@ -72,6 +76,11 @@ struct Unions<'a> {
     fields: ArrayVec<Range<usize>, { FIELDS.len() }>,
 }
 
+/// The tag of a serial number: its low bits, which tell a megaflow from all that had its id in the time of a notice.
+fn serial_tag(serial: u64) -> u32 {
+    bucket::tag(serial as u32)
+}
+
 impl Pruning {
     /// Lists a subtable that is not listed.
     pub fn list(&mut self, place: u32, mask: &PacketKey) {
@@ -108,47 +117,47 @@ impl Pruning {
     }
 
     /// Adds the prefixes of a megaflow of a listed subtable.
-    pub fn add_flow(&mut self, serial: u64, mask: &PacketKey, key: &PacketKey, quota: &mut NodeQuota) {
-        if self.flows.insert(serial) {
-            self.change_prefixes(mask, key, true, quota);
+    pub fn add_flow(&mut self, id: FlowId, serial: u64, mask: &PacketKey, key: &PacketKey, nodes: &mut NodePool) {
+        if self.flows.insert(serial_tag(serial), id.0) {
+            self.change_prefixes(mask, key, true, nodes);
         }
     }
 
     /// Removes the prefixes of a dead megaflow, if they were added.
-    pub fn remove_flow(&mut self, serial: u64, mask: &PacketKey, key: &PacketKey, quota: &mut NodeQuota) {
-        if self.flows.remove(&serial) {
-            self.change_prefixes(mask, key, false, quota);
+    pub fn remove_flow(&mut self, id: FlowId, serial: u64, mask: &PacketKey, key: &PacketKey, nodes: &mut NodePool) {
+        if self.flows.remove(serial_tag(serial), id.0) {
+            self.change_prefixes(mask, key, false, nodes);
         }
     }
 
-    fn change_prefixes(&mut self, mask: &PacketKey, key: &PacketKey, on: bool, quota: &mut NodeQuota) {
+    fn change_prefixes(&mut self, mask: &PacketKey, key: &PacketKey, on: bool, nodes: &mut NodePool) {
         for (field, span) in self.fields.iter_mut().zip(FIELDS) {
             let len = prefix_len(mask, span);
             if len > 0 {
                 let prefix = value(key, span) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
                 match on {
-                    true => field.prefixes.insert(prefix, len, quota),
-                    false => field.prefixes.remove(prefix, len, quota),
+                    true => field.prefixes.insert(nodes, prefix, len),
+                    false => field.prefixes.remove(nodes, prefix, len),
                 }
             }
         }
     }
 
-    /// The trie nodes that it uses of the quota.
-    pub fn nodes(&self) -> usize {
-        self.fields.iter().map(|field| field.prefixes.nodes()).sum()
+    /// Puts all trie nodes back, before it is dropped.
+    pub fn clear(&mut self, nodes: &mut NodePool) {
+        self.fields.iter_mut().for_each(|field| field.prefixes.clear(nodes));
     }
 
     /// Calls `ask` with the places of the listed subtables that can match, until it returns true.
     #[inline]
-    pub fn survivors(&self, isa: Isa, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
+    pub fn survivors(&self, isa: Isa, nodes: &NodePool, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
         let mut matching = [0; FIELDS.len()];
         let mut combinations = 1;
         // The combination, if there is one alone.
         let mut only = Lengths::default();
         for (number, (field, span)) in self.fields.iter().zip(FIELDS).enumerate() {
             if field.present != 0 {
-                let lengths = field.prefixes.lengths(value(key, span)) & field.present;
+                let lengths = field.prefixes.lengths(nodes, value(key, span)) & field.present;
                 matching[number] = lengths;
                 combinations *= lengths.count_ones() as usize + usize::from(field.may_be_open());
                 only = only.with(number, if lengths == 0 { 0 } else { lengths.trailing_zeros() as u8 + 1 });
@@ -359,7 +368,7 @@ mod tests {
 
     #[test]
     fn an_id_used_again_before_the_notice_leaves_no_prefix() {
-        let (mut pruning, mut quota) = (Pruning::default(), NodeQuota(9));
+        let (mut pruning, mut nodes) = (Pruning::default(), NodePool::new(9));
         let flow = |last: u8| {
             let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
             key.set(layout::NW_SRC, &[10, 0, 0, last]);
@@ -368,28 +377,32 @@ mod tests {
         };
         let (dead, live) = (flow(1), flow(2));
         pruning.list(3, &live.mask);
-        let found = |pruning: &Pruning, flow: &MegaflowMatch| {
+        let found = |pruning: &Pruning, nodes: &NodePool, flow: &MegaflowMatch| {
             let mut places = Vec::new();
-            pruning.survivors(Isa::best(), &flow.key, |place| {
+            pruning.survivors(Isa::best(), nodes, &flow.key, |place| {
                 places.push(place);
                 false
             });
             places
         };
-        pruning.add_flow(1, &dead.mask, &dead.key, &mut quota);
-        pruning.add_flow(2, &live.mask, &live.key, &mut quota);
-        pruning.add_flow(2, &live.mask, &live.key, &mut quota);
-        assert_eq!((found(&pruning, &dead), found(&pruning, &live)), (vec![3], vec![3]), "its notice is still to come");
-        (0..2).for_each(|_| pruning.remove_flow(1, &dead.mask, &dead.key, &mut quota));
-        assert_eq!((found(&pruning, &dead), found(&pruning, &live)), (vec![], vec![3]));
-        pruning.remove_flow(2, &live.mask, &live.key, &mut quota);
-        assert_eq!((pruning.nodes(), quota.0), (0, 9));
+        pruning.add_flow(FlowId(7), 1, &dead.mask, &dead.key, &mut nodes);
+        pruning.add_flow(FlowId(7), 2, &live.mask, &live.key, &mut nodes);
+        pruning.add_flow(FlowId(7), 2, &live.mask, &live.key, &mut nodes);
+        assert_eq!(
+            (found(&pruning, &nodes, &dead), found(&pruning, &nodes, &live)),
+            (vec![3], vec![3]),
+            "its notice is still to come"
+        );
+        (0..2).for_each(|_| pruning.remove_flow(FlowId(7), 1, &dead.mask, &dead.key, &mut nodes));
+        assert_eq!((found(&pruning, &nodes, &dead), found(&pruning, &nodes, &live)), (vec![], vec![3]));
+        pruning.remove_flow(FlowId(7), 2, &live.mask, &live.key, &mut nodes);
+        assert_eq!(nodes.left(), 9);
     }
 
     /// A key can match more lengths in one field than there are combinations, and none in another.
     #[test]
     fn a_field_without_a_match_ends_the_search_whatever_the_others_have() {
-        let (mut pruning, mut quota) = (Pruning::default(), NodeQuota(1000));
+        let (mut pruning, mut nodes) = (Pruning::default(), NodePool::new(1000));
         let flow = |len: u32| {
             let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
             key.set(layout::NW_SRC, &(0x0a00_0000u32).to_be_bytes());
@@ -400,13 +413,13 @@ mod tests {
         };
         for len in 8..8 + 2 * COMBINATIONS as u32 {
             pruning.list(len, &flow(len).mask);
-            pruning.add_flow(len.into(), &flow(len).mask, &flow(len).key, &mut quota);
+            pruning.add_flow(FlowId(len), len.into(), &flow(len).mask, &flow(len).key, &mut nodes);
         }
         let asked = |last: u8| {
             let mut key = flow(8).key;
             key.set(layout::NW_DST, &[20, 0, 0, last]);
             let mut asked = 0;
-            pruning.survivors(Isa::best(), &key, |_| {
+            pruning.survivors(Isa::best(), &nodes, &key, |_| {
                 asked += 1;
                 false
             });

@@ -356,7 +356,7 @@ impl World {
 
     fn read_notices(&mut self, pmd: usize) {
         let Levels { side, emc, subtables, notices, .. } = &mut self.pmds[pmd];
-        side.notices.take(notices);
+        side.notices.take(usize::MAX, notices);
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
         notices.drain(..).for_each(|deleted| subtables.read_notice(&deleted, flows, &side.counters));

@@ -246,8 +246,14 @@ impl Subtable {
             }
         }
         let mut perhaps = 0;
-        for i in miss {
-            perhaps |= u32::from(self.index.may_hold_with(ops, tags[i])) << i;
+        if let Some(part) = self.index.only_part() {
+            for i in miss {
+                perhaps |= u32::from(part.may_hold_with(ops, tags[i])) << i;
+            }
+        } else {
+            for i in miss {
+                perhaps |= u32::from(self.index.part(tags[i]).may_hold_with(ops, tags[i])) << i;
+            }
         }
         BatchMask(perhaps)
     }
@@ -267,7 +273,7 @@ impl Subtable {
         for i in perhaps {
             let key = &batch.keys[i];
             // The first slot is nearly always right: otherwise two megaflows have one tag.
-            let hit = match self.index.first_id_with(ops, tags[i]) {
+            let hit = match self.index.part(tags[i]).first_id_with(ops, tags[i]) {
                 Some(id) => batch.flows.get(id),
                 None => None,
             };

@@ -5,7 +5,7 @@
 //! before and after recirculation do not compete in one ranking; in OVS, which has one classifier for each port, they
 //! do.
 
-use crate::prefixes::NodeQuota;
+use crate::node_pool::NodePool;
 use crate::subtable::TABLE_WORD;
 use crate::tuple_space::parts::{SearchPart, SearchRecord};
 use crate::tuple_space::{SearchState, SubtableSearch, TupleSpace};
@@ -23,7 +23,7 @@ const RANK_INTERVAL_MS: u64 = 1000;
 /// Milliseconds until a table that has a new subtable is ranked.
 const RANK_SOON_MS: u64 = 50;
 
-/// Trie nodes of 2 KiB that one PMD's pruning may use. Senders can make arbitrary prefixes; beyond the limit pruning
+/// Trie nodes of 4 KiB that one PMD's pruning may use. Senders can make arbitrary prefixes; beyond the limit pruning
 /// gets coarser.
 const NODES_MAX: usize = 8192;
 
@@ -62,7 +62,7 @@ impl Subtables {
             rank_soon: false,
             prunes: true,
             search: SubtableSearch::default(),
-            state: SearchState::new(NodeQuota(NODES_MAX)),
+            state: SearchState::new(NodePool::new(NODES_MAX)),
         }
     }
 
@@ -80,13 +80,13 @@ impl Subtables {
     /// As [`Subtables::new`], with `nodes` trie nodes for pruning.
     #[cfg(test)]
     pub(crate) fn with_nodes(secret: &HashKey, nodes: usize) -> Self {
-        Subtables { state: SearchState::new(NodeQuota(nodes)), ..Subtables::new(secret) }
+        Subtables { state: SearchState::new(NodePool::new(nodes)), ..Subtables::new(secret) }
     }
 
     /// Trie nodes that may still be made.
     #[cfg(test)]
     pub(crate) fn nodes_left(&self) -> usize {
-        self.state.quota.0
+        self.state.nodes.left()
     }
 
     /// The number of subtables.
@@ -111,8 +111,8 @@ impl Subtables {
             self.tables.push(TupleSpace::new(word, self.search));
             self.tables.len() - 1
         });
-        let quota = self.prunes.then_some(&mut self.state.quota);
-        let (is_new, is_new_mask) = self.tables[at].insert(key, flow, &self.secret, quota);
+        let nodes = self.prunes.then_some(&mut self.state.nodes);
+        let (is_new, is_new_mask) = self.tables[at].insert(key, flow, &self.secret, nodes);
         self.n_subtables += usize::from(is_new_mask);
         self.rank_soon |= is_new_mask;
         self.n_flows += usize::from(is_new);
@@ -154,12 +154,12 @@ impl Subtables {
 
     fn remove_from(&mut self, at: usize, deleted: &FlowDeleted, key: &PacketKey) {
         let table = &mut self.tables[at];
-        let removed = table.remove(deleted, key, &mut self.state.quota);
+        let removed = table.remove(deleted, key, &mut self.state.nodes);
         self.n_flows -= usize::from(removed.flow);
         self.n_subtables -= usize::from(removed.subtable);
         self.n_gone += u64::from(removed.subtable);
         if removed.subtable && table.is_empty() {
-            table.give_back(&mut self.state.quota);
+            table.put_back(&mut self.state.nodes);
             self.by_word.remove(&table.word);
             self.tables.swap_remove(at);
             if let Some(moved) = self.tables.get(at) {

@@ -12,6 +12,7 @@ mod view;
 pub use put::PutError;
 pub use view::{FlowView, ufid};
 
+use crate::bucket;
 use crate::counters::{FlowCounters, add_up};
 use crate::footprint::Footprint;
 use crate::id_set::IdSet;
@@ -19,13 +20,13 @@ use crate::lineage::Lineage;
 use crate::masks::Masks;
 use crate::quota::Quotas;
 use crate::record::{FlowMatch, NewFlow};
+use crate::tag_index::TagIndex;
 use crate::{Mask, Megaflow};
-use hashbrown::{HashMap, HashTable};
 use sluice_action::{FlowId, FlowMemory, FlowStats, Translation, XcacheHandle};
 use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::HashKey;
-use sluice_sync::{Arena, Epochs, Guard, MessageQueue, PriorityMutex, Reader, Slots};
+use sluice_sync::{Arena, BlockDeque, Epochs, Guard, MessageQueue, PriorityMutex, Reader, Slots};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -45,12 +46,13 @@ pub struct MegaflowTable {
 
 /// What the lock protects.
 struct Index {
-    by_match: HashTable<MatchEntry>,
+    /// The ids of the records that are not removed, by their hashes.
+    by_match: TagIndex,
     masks: Masks,
     pmds: Vec<PmdRecord>,
     quotas: Quotas,
-    /// Removed records that are not reclaimed yet.
-    removed: HashMap<u32, RemovedRecord>,
+    /// Removed records that are not reclaimed yet, in the order in which they were removed, which is the arena's.
+    removed: BlockDeque<RemovedRecord>,
     /// Reclaimed megaflows that carried packets after `remove` had returned their statistics, for the next `settle`.
     late: Vec<(Megaflow, FlowStats)>,
     /// Records that were installed or resumed since `take_fresh` asked.
@@ -61,36 +63,17 @@ struct Index {
 }
 
 /// A removed record that is not reclaimed yet.
-#[derive(Default)]
 struct RemovedRecord {
+    id: FlowId,
     /// The statistics that `remove` or `modify` returned.
     reported: FlowStats,
     /// The megaflow goes on with another record.
     lineage: Option<Arc<Lineage>>,
 }
 
-/// Megaflows for which the index has room from the start, in pages that are provided when first written: moving it to
-/// grow would hold up a PMD for milliseconds.
-const NEVER_MOVES: usize = 1 << 20;
-
-/// An entry of the index. It keeps half of the hash, to be one word: most of the cost of a new megaflow is the cache
-/// line and the page that it touches here.
-#[derive(Clone, Copy)]
-struct MatchEntry {
-    hash: u32,
-    id: FlowId,
-}
-
-impl MatchEntry {
-    /// The half of a megaflow's hash that is kept.
-    fn half(hash: u64) -> u32 {
-        (hash >> 32) as u32
-    }
-
-    /// The hash for the hash table, which takes a bucket from the low bits and a tag from the high ones.
-    fn whole(hash: u32) -> u64 {
-        u64::from(hash) << 32 | u64::from(hash)
-    }
+/// The tag of a megaflow in the index, from its hash.
+fn tag(hash: u64) -> u32 {
+    bucket::tag((hash >> 32) as u32)
 }
 
 /// Notices of deletions that a PMD has not read, at most, but for those of megaflows that were there when there were as
@@ -100,9 +83,6 @@ pub const NOTICES_MAX: usize = 1 << 18;
 
 /// Records that are reclaimed while the index is locked, at most: some 10 µs.
 const RECLAIMED_AT_ONCE: usize = 16;
-
-/// The smallest page.
-const PAGE: usize = 4096;
 
 struct PmdRecord {
     counters: Arc<FlowCounters>,
@@ -162,11 +142,11 @@ impl MegaflowTable {
     pub fn with_quota(capacity: u32, masks_a_port: usize, secret: &HashKey) -> io::Result<Self> {
         let epochs = Epochs::new();
         let index = Index {
-            by_match: HashTable::with_capacity((capacity as usize).min(NEVER_MOVES)),
+            by_match: TagIndex::default(),
             masks: Masks::default(),
             pmds: Vec::new(),
             quotas: Quotas::new(masks_a_port),
-            removed: HashMap::new(),
+            removed: BlockDeque::default(),
             late: Vec::new(),
             fresh: IdSet::new(capacity),
             reader: Epochs::register(&epochs),
@@ -266,12 +246,11 @@ impl MegaflowTable {
         let Some(mask) = quotas.admit(port, &translation.mask, |mask| masks.shared(mask)) else {
             return Installed::OverQuota;
         };
-        let hash = MatchEntry::half(mask.hash_of(key, &self.secret));
+        let tag = tag(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_same = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
-        let is_it = |e: &MatchEntry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
-        let known = index.by_match.find(MatchEntry::whole(hash), is_it).and_then(|e| records.get_any(e.id.0));
+        let known = index.by_match.find(tag, |id| records.get_any(id).filter(|(flow, _)| is_same(flow)));
         let known = known.map(|(flow, is_suspended)| {
             let suspended = is_suspended.then(|| (flow.xcache().clone(), flow.created_ms()));
             (flow.id(), suspended, !is_suspended || flow.does(translation))
@@ -294,7 +273,7 @@ impl MegaflowTable {
         }
         let (bytes, share) = index.charges(&mask, translation);
         let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None, bytes, share };
-        self.add(index, port, hash, &flow)
+        self.add(index, port, tag, &flow)
     }
 
     /// Puts a record with another translation in a record's place. Returns what the megaflow carried since its last
@@ -303,7 +282,7 @@ impl MegaflowTable {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (mask, key, created_ms) = (flow.mask().clone(), flow.key(), flow.created_ms());
-        let (port, hash) = (flow.port(), MatchEntry::half(flow.hash(&self.secret)));
+        let (port, tag) = (flow.port(), tag(flow.hash(&self.secret)));
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
         let (bytes, share) = index.charges(&mask, translation);
@@ -313,7 +292,7 @@ impl MegaflowTable {
         };
         lineage.add(id);
         let carried = self.retire(index, id, Some((successor, lineage)))?;
-        index.index(hash, successor);
+        index.by_match.insert(tag, successor.0);
         index.quotas.add(port, &mask, share);
         Some((carried, Some(successor)))
     }
@@ -360,7 +339,7 @@ impl MegaflowTable {
     }
 
     /// Adds a megaflow that the table does not have.
-    fn add(&self, index: &mut Index, port: u32, hash: u32, flow: &NewFlow<'_>) -> Installed {
+    fn add(&self, index: &mut Index, port: u32, tag: u32, flow: &NewFlow<'_>) -> Installed {
         if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
             Limit::Megaflows.hit();
             return Installed::OverQuota;
@@ -370,7 +349,7 @@ impl MegaflowTable {
             return Installed::OverQuota;
         }
         let Some(id) = self.insert_record(index, flow) else { return Installed::Full };
-        index.index(hash, id);
+        index.by_match.insert(tag, id.0);
         index.quotas.add(port, flow.mask, flow.share);
         Installed::New(id)
     }
@@ -386,16 +365,14 @@ impl MegaflowTable {
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, serial, created_ms) = (flow.matched(), flow.serial(), flow.created_ms());
         let (port, share) = (flow.port(), flow.share());
-        let hash = MatchEntry::half(flow.hash(&self.secret));
+        let tag = tag(flow.hash(&self.secret));
         drop(guard);
-        if let Ok(entry) = index.by_match.find_entry(MatchEntry::whole(hash), |e| e.id == id) {
-            entry.remove();
-        }
+        index.by_match.remove(tag, id.0);
         self.arena.retire(id.0);
         index.quotas.remove(port, matched.mask(), share);
         let reported = index.total(id, created_ms);
         let (successor, lineage) = successor.unzip();
-        index.removed.insert(id.0, RemovedRecord { reported, lineage });
+        index.removed.push_back(RemovedRecord { id, reported, lineage });
         for notices in index.pmds.iter().filter_map(|pmd| pmd.notices.as_ref()) {
             notices.post(FlowDeleted { id, serial, matched: matched.clone(), successor });
         }
@@ -411,10 +388,12 @@ impl MegaflowTable {
 
     /// Drops records that no guard can see any more; whether there may be others.
     fn reclaim_some(&self, index: &mut Index) -> bool {
-        let reclaimed = self.arena.reclaim(RECLAIMED_AT_ONCE, |id, flow| {
+        let reclaimed = self.arena.reclaim(RECLAIMED_AT_ONCE, |_, flow| {
             self.memory.sub(flow.bytes().into());
             let all = index.total(flow.id(), flow.created_ms());
-            let RemovedRecord { reported, lineage } = index.removed.remove(&id).unwrap_or_default();
+            let removed = index.removed.pop_front().expect("invariant: the arena retires what is removed");
+            let RemovedRecord { reported, lineage, .. } = removed;
+            debug_assert_eq!(removed.id, flow.id(), "records are reclaimed in the order in which they are removed");
             let clear = || index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
             match lineage {
                 Some(lineage) => {
@@ -443,24 +422,6 @@ impl Index {
     fn unread_notices(&self) -> usize {
         let notices = self.pmds.iter().filter_map(|pmd| pmd.notices.as_ref());
         notices.map(|notices| notices.len()).max().unwrap_or_default()
-    }
-
-    /// Makes the pages of `by_match` resident while it is empty, by inserting and removing an entry in each page.
-    fn touch(&mut self) {
-        if self.by_match.is_empty() {
-            let buckets = self.by_match.capacity().next_power_of_two() as u32;
-            for hash in (0..buckets).step_by(PAGE / size_of::<MatchEntry>() / 2) {
-                self.by_match
-                    .insert_unique(hash.into(), MatchEntry { hash, id: FlowId(0) }, |e| MatchEntry::whole(e.hash));
-            }
-            self.by_match.clear();
-        }
-    }
-
-    /// Enters a record.
-    fn index(&mut self, hash: u32, id: FlowId) {
-        let entry = MatchEntry { hash, id };
-        self.by_match.insert_unique(MatchEntry::whole(hash), entry, |e| MatchEntry::whole(e.hash));
     }
 
     /// The statistics of a record, over all PMDs.

@@ -1,38 +1,34 @@
-//! An exact index from 32-bit tags to ids, in buckets of one cache line: what a subtable finds its megaflows by.
-//!
-//! A bucket has seven slots. Its eighth word counts the entries that belong here and had to go to a later bucket. So a
-//! lookup ends at the first bucket with a count of zero, which at this load is nearly always the first, and deletion
-//! needs no tombstones. Source of the idea: folly's F14 (overflow counts).
+//! An exact index from 32-bit tags to ids, in buckets of one cache line: what megaflows are found by, in a subtable by
+//! a packet and among all by their match. It grows by parts, see `parts.rs`.
 
-use crate::bucket::{Bucket, slots};
-use sluice_simd::{VectorOps, prefetch};
+mod part;
 
-/// Slots of a bucket; the last lane counts overflow.
-const SLOTS: usize = 7;
-const SLOTS_AND_COUNT: usize = SLOTS + 1;
-const SLOT_BITS: u32 = (1 << SLOTS) - 1;
+use crate::parts::Parts;
+use part::{PART_BUCKETS, PART_SLOTS, Part};
 
-/// Lookups prefetch from this many buckets on; a smaller index is in the first-level cache anyway.
-const PREFETCH_FROM: usize = 128;
+/// Lookups prefetch from this many entries on; the buckets of fewer are in the first-level cache anyway.
+const PREFETCH_FROM: usize = 512;
 
 /// Tags and their ids; a tag may occur more than once.
 ///
-/// Shape:  2^k buckets; the tag's low k bits select the first, and the following ones take what does not fit. At most
-///         3/4 of the slots are in use.
-#[derive(Debug)]
+/// Shape:  parts of up to 512 buckets, 32 KiB; a tag's high bits select the part, its low bits the bucket. At most 3/4 of
+///         the slots are in use, and at least 3/8 once it has grown, unless entries were removed.
+/// Cost:   an insertion touches one bucket, or moves the entries of one part: at most 3136, some 20 µs.
+#[derive(Debug, Default)]
 pub(crate) struct TagIndex {
-    buckets: Vec<Bucket>,
+    parts: Parts<Part>,
     len: usize,
 }
 
-impl Default for TagIndex {
-    fn default() -> Self {
-        TagIndex { buckets: vec![Bucket::EMPTY], len: 0 }
-    }
+/// What selects the part of a tag.
+#[inline(always)]
+fn number(tag: u32) -> u32 {
+    tag / PART_BUCKETS as u32
 }
 
 impl TagIndex {
     /// How many entries.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -40,134 +36,59 @@ impl TagIndex {
     /// Whether it pays to look at the buckets of a whole batch first.
     #[inline(always)]
     pub fn is_large(&self) -> bool {
-        self.buckets.len() >= PREFETCH_FROM
+        self.len >= PREFETCH_FROM
+    }
+
+    /// All entries, as long as they are in one part.
+    #[inline(always)]
+    pub fn only_part(&self) -> Option<&Part> {
+        self.parts.only()
+    }
+
+    /// The part that has the entries of a tag, if there are any.
+    #[inline(always)]
+    pub fn part(&self, tag: u32) -> &Part {
+        self.parts.of(number(tag))
     }
 
     /// Prefetches a tag's first bucket.
     #[inline(always)]
     pub fn prefetch(&self, tag: u32) {
-        prefetch::read(&self.buckets[self.home(tag)]);
-    }
-
-    /// Whether the tag may be in the index, judged by its first bucket. No branch depends on the answer.
-    #[inline(always)]
-    pub fn may_hold_with<V: VectorOps>(&self, ops: V, tag: u32) -> bool {
-        let bucket = &self.buckets[self.home(tag)];
-        // Lane 7 is the overflow count. If it equals the tag by chance, it is not zero.
-        (bucket.matching_with(ops, tag) | bucket.tags[SLOTS]) != 0
-    }
-
-    /// The id in the first slot of that tag in its first bucket, if there is one.
-    #[inline(always)]
-    pub fn first_id_with<V: VectorOps>(&self, ops: V, tag: u32) -> Option<u32> {
-        let bucket = &self.buckets[self.home(tag)];
-        let same = bucket.matching_with(ops, tag) & SLOT_BITS;
-        if same == 0 { None } else { Some(bucket.ids[same.trailing_zeros() as usize % SLOTS_AND_COUNT]) }
+        self.part(tag).prefetch(tag);
     }
 
     /// An id of that tag in its first bucket, if there is one.
     #[inline(always)]
     pub fn first_id(&self, tag: u32) -> Option<u32> {
-        let bucket = &self.buckets[self.home(tag)];
-        slots(bucket.matching(tag) & SLOT_BITS).next().map(|slot| bucket.ids[slot])
+        self.part(tag).first_id(tag)
     }
 
     /// All ids.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
-        self.buckets.iter().flat_map(|bucket| slots(!bucket.matching(0) & SLOT_BITS).map(|slot| bucket.ids[slot]))
+        self.parts.iter().flat_map(Part::ids)
     }
 
     /// The first result that `accept` returns for an id of that tag.
     #[inline]
-    pub fn find<R>(&self, tag: u32, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
-        let mut at = self.home(tag);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            for slot in slots(bucket.matching(tag) & SLOT_BITS) {
-                let found = accept(bucket.ids[slot]);
-                if found.is_some() {
-                    return found;
-                }
-            }
-            if bucket.tags[SLOTS] == 0 {
-                return None;
-            }
-            at = self.next(at);
-        }
-        None
+    pub fn find<R>(&self, tag: u32, accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        self.part(tag).find(tag, accept)
     }
 
     /// Inserts an entry. Returns whether it was new.
     pub fn insert(&mut self, tag: u32, id: u32) -> bool {
-        if self.find(tag, |have| (have == id).then_some(())).is_some() {
-            return false;
+        let is_new = self.parts.of_mut(number(tag)).insert(tag, id);
+        if is_new {
+            self.len += 1;
+            self.parts.split_if_due(self.len, PART_SLOTS, |part, moves| part.split(|tag| moves(number(tag))));
         }
-        if (self.len + 1) * 4 > self.buckets.len() * SLOTS * 3 {
-            self.grow();
-        }
-        self.place(tag, id);
-        self.len += 1;
-        true
+        is_new
     }
 
     /// Removes an entry. Returns whether it was there.
     pub fn remove(&mut self, tag: u32, id: u32) -> bool {
-        let home = self.home(tag);
-        let mut at = home;
-        for _ in 0..self.buckets.len() {
-            let bucket = &mut self.buckets[at];
-            if let Some(slot) = slots(bucket.matching(tag) & SLOT_BITS).find(|&slot| bucket.ids[slot] == id) {
-                bucket.tags[slot] = 0;
-                self.len -= 1;
-                while at != home {
-                    at = self.before(at);
-                    self.buckets[at].tags[SLOTS] -= 1;
-                }
-                return true;
-            }
-            if bucket.tags[SLOTS] == 0 {
-                return false;
-            }
-            at = self.next(at);
-        }
-        false
-    }
-
-    /// Puts an entry into the first free slot from its home bucket on.
-    fn place(&mut self, tag: u32, id: u32) {
-        let mut at = self.home(tag);
-        loop {
-            let bucket = &mut self.buckets[at];
-            if let Some(slot) = slots(bucket.matching(0) & SLOT_BITS).next() {
-                bucket.tags[slot] = tag;
-                bucket.ids[slot] = id;
-                return;
-            }
-            bucket.tags[SLOTS] += 1;
-            at = self.next(at);
-        }
-    }
-
-    fn grow(&mut self) {
-        let doubled = vec![Bucket::EMPTY; self.buckets.len() * 2];
-        for bucket in std::mem::replace(&mut self.buckets, doubled) {
-            for slot in slots(!bucket.matching(0) & SLOT_BITS) {
-                self.place(bucket.tags[slot], bucket.ids[slot]);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn home(&self, tag: u32) -> usize {
-        tag as usize & (self.buckets.len() - 1)
-    }
-
-    fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.buckets.len() - 1)
-    }
-
-    fn before(&self, at: usize) -> usize {
-        at.wrapping_sub(1) & (self.buckets.len() - 1)
+        let was_there = self.parts.of_mut(number(tag)).remove(tag, id);
+        self.len -= usize::from(was_there);
+        was_there
     }
 }
 
@@ -198,7 +119,7 @@ mod tests {
                     index.find(tag, |id| { assert!(ids.insert(id)); None::<()> });
                     let want: BTreeSet<_> = twin.iter().filter(|p| p.0 == tag).map(|p| p.1).collect();
                     prop_assert_eq!(&ids, &want);
-                    prop_assert!(index.may_hold_with(Scalar, tag) || want.is_empty());
+                    prop_assert!(index.part(tag).may_hold_with(Scalar, tag) || want.is_empty());
                 }
             }
         }
@@ -209,7 +130,44 @@ mod tests {
             let mut index = TagIndex::default();
             pairs.iter().for_each(|&(tag, id)| assert!(index.insert(tag << 6, id)));
             pairs.iter().for_each(|&(tag, id)| assert!(index.remove(tag << 6, id)));
-            prop_assert!(index.buckets.iter().all(|b| b.tags == [0; 8]));
+            prop_assert!(index.parts.iter().all(Part::is_blank));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+        /// An index of many parts, in which many entries share one tag: more than a part has room for.
+        #[test]
+        fn it_grows_by_parts(seed: u32, n in 1..20_000u32, same in 0..6000u32) {
+            let tag = |id: u32| (id ^ seed).wrapping_mul(0x9e37_79b1).max(1);
+            let mut index = TagIndex::default();
+            let (one, mut parts) = (tag(n), 1);
+            for id in 0..n {
+                prop_assert!(index.insert(tag(id), id));
+                let now = index.parts.iter().count();
+                prop_assert!(now <= parts + 1, "one part is split at most");
+                parts = now;
+            }
+            let largest = index.parts.iter().map(Part::buckets).max();
+            prop_assert!(largest <= Some(PART_BUCKETS));
+            prop_assert!(parts == 1 || index.len() * 8 >= parts * PART_SLOTS * 3 - 8, "{} in {} parts", n, parts);
+            (n..n + same).for_each(|id| assert!(index.insert(one, id)));
+            for id in 0..n {
+                prop_assert_eq!(index.find(tag(id), |have| (have == id).then_some(())), Some(()));
+                prop_assert!(!index.insert(tag(id), id));
+            }
+            let mut of_one = Vec::new();
+            index.find(one, |id| { of_one.push(id); None::<()> });
+            of_one.sort_unstable();
+            prop_assert_eq!(of_one, (n..n + same).collect::<Vec<_>>());
+            let mut ids: Vec<_> = index.ids().collect();
+            ids.sort_unstable();
+            prop_assert_eq!(ids, (0..n + same).collect::<Vec<_>>());
+            (0..n).for_each(|id| assert!(index.remove(tag(id), id)));
+            (n..n + same).for_each(|id| assert!(index.remove(one, id)));
+            prop_assert_eq!(index.len(), 0);
+            prop_assert!(index.parts.iter().all(Part::is_blank));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 pub(crate) mod parts;
 
-use crate::prefixes::NodeQuota;
+use crate::node_pool::NodePool;
 use crate::pruning::Pruning;
 use crate::subtable::{BatchColumns, Subtable};
 use crate::{FlowDeleted, Hits, LookupBatch, Mask, Megaflow};
@@ -86,16 +86,16 @@ pub(crate) struct TupleSpace {
 pub(crate) struct SearchState {
     /// Subtables asked for the hits.
     pub probes: u64,
-    /// Trie nodes that may still be made.
-    pub quota: NodeQuota,
+    /// The nodes of pruning's tries.
+    pub nodes: NodePool,
     /// Memory of the search under way.
     pub columns: BatchColumns,
 }
 
 impl SearchState {
     /// Before the first search.
-    pub fn new(quota: NodeQuota) -> Self {
-        SearchState { probes: 0, quota, columns: BatchColumns::default() }
+    pub fn new(nodes: NodePool) -> Self {
+        SearchState { probes: 0, nodes, columns: BatchColumns::default() }
     }
 }
 
@@ -145,14 +145,14 @@ impl TupleSpace {
         key: &PacketKey,
         flow: &Megaflow,
         secret: &HashKey,
-        quota: Option<&mut NodeQuota>,
+        nodes: Option<&mut NodePool>,
     ) -> (bool, bool) {
         let known = self.by_mask.get(&mask_id(flow.mask())).map(|(place, _)| *place);
-        let place = known.unwrap_or_else(|| self.add_subtable(flow.mask(), secret, quota.is_some()));
-        if let (Some(pruning), Some(quota)) = (&mut self.pruning, quota)
+        let place = known.unwrap_or_else(|| self.add_subtable(flow.mask(), secret, nodes.is_some()));
+        if let (Some(pruning), Some(nodes)) = (&mut self.pruning, nodes)
             && pruning.has(place)
         {
-            pruning.add_flow(flow.serial(), &flow.mask().whole, &flow.key(), quota);
+            pruning.add_flow(flow.id(), flow.serial(), &flow.mask().whole, &flow.key(), nodes);
         }
         let subtable = self.subtables[place as usize].as_mut();
         (subtable.is_some_and(|subtable| subtable.insert(key, flow.id())), known.is_none())
@@ -178,10 +178,10 @@ impl TupleSpace {
     }
 
     /// Forgets a megaflow that was deleted, and its subtable if that was the last.
-    pub fn remove(&mut self, deleted: &FlowDeleted, key: &PacketKey, quota: &mut NodeQuota) -> Removed {
+    pub fn remove(&mut self, deleted: &FlowDeleted, key: &PacketKey, nodes: &mut NodePool) -> Removed {
         let mask = deleted.matched.mask();
         if let Some(pruning) = &mut self.pruning {
-            pruning.remove_flow(deleted.serial, &mask.whole, key, quota);
+            pruning.remove_flow(deleted.id, deleted.serial, &mask.whole, key, nodes);
         }
         let Some(&(place, _)) = self.by_mask.get(&mask_id(mask)) else { return Removed::default() };
         let Some(subtable) = &mut self.subtables[place as usize] else { return Removed::default() };
@@ -200,9 +200,9 @@ impl TupleSpace {
         Removed { flow, subtable: true }
     }
 
-    /// Returns its trie nodes to the quota before it is dropped.
-    pub fn give_back(&self, quota: &mut NodeQuota) {
-        quota.0 += self.pruning.as_ref().map_or(0, |pruning| pruning.nodes());
+    /// Puts its trie nodes back before it is dropped.
+    pub fn put_back(&mut self, nodes: &mut NodePool) {
+        self.pruning.iter_mut().for_each(|pruning| pruning.clear(nodes));
     }
 
     /// Sorts the subtables by recent hits; equal ones keep their order.
@@ -239,7 +239,7 @@ impl TupleSpace {
         hits: &mut Hits<'g>,
         search: &mut SearchState,
     ) -> BatchMask {
-        self.list_one_more(batch.flows, &mut search.quota);
+        self.list_one_more(batch.flows, &mut search.nodes);
         let (subtables, first) = (&mut self.subtables, &self.ranking[..FIRST]);
         let asked = FIRST + self.unlisted.iter().filter(|place| !first.contains(place)).count();
         let (hits_found, places) = (&mut *hits, [first, &self.unlisted[..]]);
@@ -247,7 +247,7 @@ impl TupleSpace {
         let mut left = batch.isa.run(in_turn);
         let Some(pruning) = &self.pruning else { return left };
         let mut ahead = Ahead::new();
-        ahead.fetch(pruning, subtables, first, batch, left);
+        ahead.fetch(pruning, &search.nodes, subtables, first, batch, left);
         for i in left {
             let mut n = asked as u64;
             let mut ask = |place: u32, tag: Option<u32>| {
@@ -258,7 +258,7 @@ impl TupleSpace {
             let mut hit = ahead.tags[i].iter().zip(&ahead.places[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
             if hit.is_none() && ahead.places[i].is_full() {
                 let mut skip = AHEAD;
-                pruning.survivors(batch.isa, &batch.keys[i], |place| {
+                pruning.survivors(batch.isa, &search.nodes, &batch.keys[i], |place| {
                     if first.contains(&place) {
                         return false;
                     }
@@ -323,7 +323,7 @@ impl TupleSpace {
     }
 
     /// Lists for pruning one subtable that was made while the table was small.
-    fn list_one_more(&mut self, flows: Slots<'_, Megaflow>, quota: &mut NodeQuota) {
+    fn list_one_more(&mut self, flows: Slots<'_, Megaflow>, nodes: &mut NodePool) {
         let Some(pruning) = &mut self.pruning else { return };
         let subtables = &self.subtables;
         let is_small = |place: &u32| subtables[*place as usize].as_ref().is_none_or(|s| s.len() <= LIST_LATER_MAX);
@@ -335,7 +335,7 @@ impl TupleSpace {
         for (flow, _) in subtable.ids().filter_map(|id| flows.get_any(id)) {
             let is_here = self.by_mask.get(&mask_id(flow.mask())).is_some_and(|(at, _)| *at == place);
             if is_here {
-                pruning.add_flow(flow.serial(), &flow.mask().whole, &flow.key(), quota);
+                pruning.add_flow(flow.id(), flow.serial(), &flow.mask().whole, &flow.key(), nodes);
                 mask = Some(flow.mask());
             }
         }
@@ -367,6 +367,7 @@ impl Ahead {
     fn fetch(
         &mut self,
         pruning: &Pruning,
+        nodes: &NodePool,
         subtables: &[Option<Subtable>],
         first: &[u32],
         batch: &LookupBatch<'_, '_>,
@@ -375,7 +376,7 @@ impl Ahead {
         let Ahead { places, tags } = self;
         for i in miss {
             let places = &mut places[i];
-            pruning.survivors(batch.isa, &batch.keys[i], |place| {
+            pruning.survivors(batch.isa, nodes, &batch.keys[i], |place| {
                 if !first.contains(&place) {
                     places.push(place);
                     prefetch::read(&subtables[place as usize]);

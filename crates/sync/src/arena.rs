@@ -11,9 +11,8 @@
 
 use crate::primitive::atomic::{AtomicU32, Ordering};
 use crate::primitive::{Arc, Mutex, lock};
-use crate::{Epochs, Guard};
+use crate::{BlockDeque, Epochs, Guard};
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 
@@ -47,9 +46,9 @@ struct Writer {
     /// Slots below this have been used.
     used: u32,
     /// Used slots that are free; the last is used first.
-    free: Vec<u32>,
+    free: BlockDeque<u32>,
     /// Dead slots with their retirement numbers, oldest first.
-    dead: VecDeque<(u32, u64)>,
+    dead: BlockDeque<(u32, u64)>,
 }
 
 // SAFETY: the arena owns its records and may drop them on any thread (`T: Send`) and lends them to several threads at
@@ -94,7 +93,7 @@ impl<T: Send + Sync> Arena<T> {
     pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
         let mut writer = lock(&self.writer);
         let fresh = writer.used as usize;
-        let id = match writer.free.last() {
+        let id = match writer.free.back() {
             Some(id) => *id,
             None if fresh < self.slots.len() => fresh as u32,
             None => return Err(ArenaFull { capacity: self.slots.len() }),
@@ -105,7 +104,7 @@ impl<T: Send + Sync> Arena<T> {
         // since it was last reclaimed, and the lock keeps other writers out.
         unsafe { (*slot.value.get()).write(record) };
         slot.state.store(LIVE, Ordering::Release);
-        if writer.free.pop().is_none() {
+        if writer.free.pop_back().is_none() {
             writer.used += 1;
         }
         Ok(id)
@@ -145,7 +144,7 @@ impl<T: Send + Sync> Arena<T> {
             let value = unsafe { (*slot.value.get()).assume_init_read() };
             slot.state.store(FREE, Ordering::Relaxed);
             each(id, value);
-            writer.free.push(id);
+            writer.free.push_back(id);
             n += 1;
         }
         n

@@ -10,6 +10,8 @@
 //!
 //! What a PMD must lock after all, when it makes a megaflow, is a [`PriorityMutex`]: control threads let it go first.
 //!
+//! What such a lock protects does not double at once, which would take milliseconds: it is in a [`BlockDeque`], for one.
+//!
 //! What a PMD has for a thread that sleeps wakes it by a [`WakeWish`], once for however much there is.
 //!
 //! Memory is reclaimed by [`Epochs`]. A PMD holds a guard while it works on a batch; dropping it is the PMD's quiescent
@@ -24,6 +26,7 @@
 
 #[allow(unsafe_code)]
 mod arena;
+mod block_deque;
 mod epoch;
 #[allow(unsafe_code)]
 mod lazy;
@@ -33,6 +36,7 @@ mod versioned;
 mod wake;
 
 pub use arena::{Arena, ArenaFull, Slots};
+pub use block_deque::BlockDeque;
 pub use epoch::{Epochs, Guard, Reader};
 pub use lazy::{LazyArray, Zeroed};
 pub use message_queue::MessageQueue;

@@ -1,5 +1,6 @@
 //! Messages from control threads to a PMD.
 
+use crate::BlockDeque;
 use crate::primitive::atomic::{AtomicUsize, Ordering};
 use crate::primitive::{Mutex, lock, try_lock};
 
@@ -7,12 +8,12 @@ use crate::primitive::{Mutex, lock, try_lock};
 #[derive(Debug)]
 pub struct MessageQueue<M> {
     len: AtomicUsize,
-    messages: Mutex<Vec<M>>,
+    messages: Mutex<BlockDeque<M>>,
 }
 
 impl<M> Default for MessageQueue<M> {
     fn default() -> Self {
-        MessageQueue { len: AtomicUsize::new(0), messages: Mutex::new(Vec::new()) }
+        MessageQueue { len: AtomicUsize::new(0), messages: Mutex::new(BlockDeque::default()) }
     }
 }
 
@@ -20,7 +21,7 @@ impl<M> MessageQueue<M> {
     /// Appends a message.
     pub fn post(&self, message: M) {
         let mut messages = lock(&self.messages);
-        messages.push(message);
+        messages.push_back(message);
         self.len.store(messages.len(), Ordering::Release);
     }
 
@@ -41,19 +42,16 @@ impl<M> MessageQueue<M> {
         !self.has_messages()
     }
 
-    /// Moves all messages to the end of `into`; into an empty one without a copy, however many there are. It waits for no
-    /// sender: while one appends a message there are none.
+    /// Moves the first messages, `most` of them at most, to the end of `into`. It waits for no sender: while one appends a
+    /// message there are none.
     #[inline]
-    pub fn take(&self, into: &mut Vec<M>) {
+    pub fn take(&self, most: usize, into: &mut Vec<M>) {
         if self.has_messages()
             && let Some(mut messages) = try_lock(&self.messages)
         {
-            self.len.store(0, Ordering::Relaxed);
-            if into.is_empty() {
-                std::mem::swap(into, &mut messages);
-            } else {
-                into.append(&mut messages);
-            }
+            let n = most.min(messages.len());
+            into.extend((0..n).map_while(|_| messages.pop_front()));
+            self.len.store(messages.len(), Ordering::Relaxed);
         }
     }
 }
@@ -73,9 +71,9 @@ mod tests {
                 sender.post(2);
             });
             let mut got = Vec::new();
-            queue.take(&mut got);
+            queue.take(9, &mut got);
             thread.join().unwrap();
-            queue.take(&mut got);
+            queue.take(9, &mut got);
             assert_eq!((&got[..], queue.len()), (&[1, 2][..], 0));
         });
     }
@@ -90,10 +88,10 @@ mod tests {
                 loom::thread::spawn(move || sender.post(message))
             });
             let (mut first, mut rest) = (Vec::new(), Vec::new());
-            queue.take(&mut first);
+            queue.take(1, &mut first);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(queue.len() + first.len(), 2);
-            queue.take(&mut rest);
+            queue.take(9, &mut rest);
             first.append(&mut rest);
             first.sort_unstable();
             assert_eq!((first, queue.is_empty()), (vec![1, 2], true));

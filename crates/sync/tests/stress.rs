@@ -107,7 +107,7 @@ fn mail_of_several_senders_arrives_whole() {
             scope.spawn(move || (0..1000).for_each(|i| mailbox.post((sender, i))));
         }
         while got.len() < 3000 {
-            mailbox.take(&mut got);
+            mailbox.take(5, &mut got);
             std::thread::yield_now();
         }
     });

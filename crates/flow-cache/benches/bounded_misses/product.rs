@@ -79,7 +79,7 @@ impl Search for Product {
         self.number_of.remove(&record.0);
         self.table.remove(record);
         let mut notices = Vec::new();
-        self.side.notices.take(&mut notices);
+        self.side.notices.take(usize::MAX, &mut notices);
         notices.iter().for_each(|deleted| self.subtables.remove(deleted));
         self.table.settle(&mut |_, _| ());
     }

@@ -109,7 +109,7 @@ fn a_subtable_that_has_gone_is_a_wrong_answer_until_the_flow_is_found_elsewhere(
         assert_eq!([world.ask(packet), world.ask(packet)], [MISS, HIT], "{kind:?}");
         let mut deleted = Vec::new();
         world.table.remove(FlowId(1)).unwrap();
-        world.side.notices.take(&mut deleted);
+        world.side.notices.take(usize::MAX, &mut deleted);
         deleted.iter().for_each(|deleted| world.subtables.remove(deleted));
         // Another mask takes its place in the table.
         world.install(7);

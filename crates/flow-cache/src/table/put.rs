@@ -1,6 +1,7 @@
 //! Megaflows that a user puts by hand, beside those that upcalls install.
 
-use super::{Installed, MatchEntry, MegaflowTable};
+use super::{Installed, MegaflowTable, tag};
+use crate::Megaflow;
 use crate::record::NewFlow;
 use sluice_action::{FlowId, Translation, XcacheHandle};
 use sluice_flow::{PacketKey, layout};
@@ -40,21 +41,18 @@ impl MegaflowTable {
         // A quota may demand a narrower mask, which would be another megaflow than the one that was asked for.
         let mask = quotas.admit(port, &translation.mask, |mask| masks.shared(mask));
         let mask = mask.filter(|mask| mask.whole == translation.mask).ok_or(PutError::Full)?;
-        let hash = MatchEntry::half(mask.hash_of(key, &self.secret));
+        let tag = tag(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
-        let is_it = |entry: &MatchEntry| {
-            let flow = records.get_any(entry.id.0).filter(|_| entry.hash == hash);
-            flow.is_some_and(|(flow, _)| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key))
-        };
-        let is_there = index.by_match.find(MatchEntry::whole(hash), is_it).is_some();
+        let is_it = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
+        let is_there = index.by_match.find(tag, |id| records.get_any(id).filter(|(flow, _)| is_it(flow))).is_some();
         drop(guard);
         if is_there {
             return Err(PutError::Exists);
         }
         let (bytes, share) = index.charges(&mask, translation);
         let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None, bytes, share };
-        match self.add(index, port, hash, &flow) {
+        match self.add(index, port, tag, &flow) {
             Installed::New(id) => Ok(id),
             _ => Err(PutError::Full),
         }

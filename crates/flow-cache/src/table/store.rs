@@ -121,7 +121,6 @@ impl MegaflowStore for MegaflowTable {
         if used + AHEAD / 2 < ready || ready >= self.arena.capacity() {
             return Ok(());
         }
-        self.index.lock().touch();
         let ids = ready..(used.max(ready) + AHEAD).min(self.arena.capacity());
         self.arena.populate(ids.clone())?;
         self.counters().iter().try_for_each(|counters| counters.populate(ids.clone()))?;
