@@ -68,5 +68,6 @@ pub use smc::Smc;
 pub use stage::{Hits, LookupBatch, LookupStage};
 pub use subtables::Subtables;
 pub use table::{FlowDeleted, FlowView, Installed, MegaflowTable, NOTICES_MAX, PmdSide, PutError, ufid};
+pub use tag_index::TagIndex;
 pub use tuple_space::SubtableSearch;
 pub use tuple_space::parts::{SearchPart, SearchRecord};

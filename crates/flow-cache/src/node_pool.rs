@@ -1,5 +1,7 @@
 //! The nodes of all prefix tries of a PMD, in memory that never moves. See `prefixes.rs`.
 
+use hashbrown::HashMap;
+
 /// Slots of a node: one for each value of eight bits.
 const SLOTS: usize = 256;
 
@@ -53,6 +55,10 @@ impl From<Child> for Below {
     }
 }
 
+/// A port may have this many times as many nodes as are left: one alone uses seven eighths of all, several have equal
+/// parts, and the next one finds some. Source: Choudhury and Hahne, Dynamic queue length thresholds, 1998.
+const FACTOR: usize = 7;
+
 /// A limited number of nodes.
 ///
 /// Shape:  nodes have numbers from 1 on.
@@ -66,19 +72,34 @@ pub(crate) struct NodePool {
     /// For each node: prefixes that end in it plus slots with something below.
     used: Vec<u32>,
     free: Vec<u32>,
+    /// How many each ingress port has.
+    by_port: HashMap<u32, usize>,
 }
 
 impl NodePool {
     /// A pool of `most` nodes.
     pub fn new(most: usize) -> Self {
-        NodePool { most, slots: Vec::new(), counts: Vec::new(), used: Vec::new(), free: Vec::new() }
+        NodePool {
+            most,
+            slots: Vec::new(),
+            counts: Vec::new(),
+            used: Vec::new(),
+            free: Vec::new(),
+            by_port: HashMap::new(),
+        }
     }
 
-    /// Takes an empty node, if one is left.
-    pub fn take(&mut self) -> Option<u32> {
-        if self.left() == 0 {
+    /// Takes an empty node for a port, if one is left for it.
+    pub fn take(&mut self, port: u32) -> Option<u32> {
+        let left = self.left();
+        if left == 0 {
             return None;
         }
+        let own = self.by_port.entry(port).or_default();
+        if *own >= left * FACTOR {
+            return None;
+        }
+        *own += 1;
         if let Some(node) = self.free.pop() {
             return Some(node);
         }
@@ -100,14 +121,20 @@ impl NodePool {
         self.used.len() as u32 - 1
     }
 
-    /// Puts an empty node back.
-    pub fn put_back(&mut self, node: u32) {
+    /// Puts an empty node of a port back.
+    pub fn put_back(&mut self, port: u32, node: u32) {
         debug_assert!(self.used[node as usize] == 0, "node {node} is in use");
         self.free.push(node);
+        if let Some(own) = self.by_port.get_mut(&port) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_port.remove(&port);
+            }
+        }
     }
 
-    /// Puts a node back with all that are below it, whatever ends in them.
-    pub fn put_back_all(&mut self, root: u32) {
+    /// Puts a node of a port back with all that are below it, whatever ends in them.
+    pub fn put_back_all(&mut self, port: u32, root: u32) {
         let mut nodes = vec![root];
         while let Some(node) = nodes.pop() {
             for slot in &mut self.slots[node as usize * SLOTS..][..SLOTS] {
@@ -117,11 +144,11 @@ impl NodePool {
             }
             self.counts[node as usize * ENDS..][..ENDS].fill(0);
             self.used[node as usize] = 0;
-            self.put_back(node);
+            self.put_back(port, node);
         }
     }
 
-    /// How many nodes can be taken.
+    /// How many nodes nobody has.
     pub fn left(&self) -> usize {
         self.most - (self.used.len().saturating_sub(1) - self.free.len())
     }
@@ -191,4 +218,24 @@ impl NodePool {
 fn count_place(node: u32, byte: u8, bits: u8) -> usize {
     let first_of_length = (1 << bits) - 2;
     node as usize * ENDS + first_of_length + usize::from(byte >> (8 - bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_takes_all_it_can_leaves_nodes_to_the_next() {
+        let mut pool = NodePool::new(800);
+        let all = |pool: &mut NodePool, port| std::iter::from_fn(|| pool.take(port)).collect::<Vec<_>>();
+        let first = all(&mut pool, 1);
+        assert_eq!(first.len(), 700);
+        let second = all(&mut pool, 2);
+        assert!(second.len() > 80 && !all(&mut pool, 3).is_empty(), "{}", second.len());
+        assert_eq!(pool.take(1), None);
+        // When the first has given its nodes back, the second may have nearly as many.
+        first.iter().for_each(|node| pool.put_back(1, *node));
+        let more = second.len() + all(&mut pool, 2).len();
+        assert!(more > 680 && more <= 700, "{more}");
+    }
 }

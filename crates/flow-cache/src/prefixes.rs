@@ -5,8 +5,8 @@
 //! so each bit has one owner and can be cleared when the owner is removed. Looking up an IPv4 address takes at most
 //! four loads.
 //!
-//! Senders can make arbitrary prefixes, so nodes are limited. When no node is left, a slot becomes *open*: any longer
-//! prefix may match there, which only asks more subtables than necessary.
+//! Senders can make arbitrary prefixes, so nodes are limited, and shared between ports. When none is left, a slot
+//! becomes *open*: any longer prefix may match there, which only asks more subtables than necessary.
 
 use crate::node_pool::{Below, Child, NodePool};
 use arrayvec::ArrayVec;
@@ -15,9 +15,11 @@ use arrayvec::ArrayVec;
 const STEPS: usize = 16;
 
 /// The prefixes of one field.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Prefixes {
     root: Below,
+    /// The ingress port whose share its nodes count for.
+    port: u32,
 }
 
 /// The number of the step in which a prefix of `len` bits ends, and how many of its bits that takes: one to eight.
@@ -26,6 +28,11 @@ fn end_of(len: u8) -> (usize, u8) {
 }
 
 impl Prefixes {
+    /// None yet, of packets of that port.
+    pub fn new(port: u32) -> Self {
+        Prefixes { root: Below::default(), port }
+    }
+
     /// Bit `n - 1` is set if a prefix of `n` bits matches, and possibly if none does.
     #[inline]
     pub fn lengths(&self, pool: &NodePool, value: u128) -> u128 {
@@ -54,7 +61,7 @@ impl Prefixes {
             let node = match self.child(pool, above) {
                 Child::Node(node) => node,
                 Child::Open(prefixes) => return self.set_child(pool, above, Child::Open(prefixes + 1)),
-                Child::Nothing => match pool.take() {
+                Child::Nothing => match pool.take(self.port) {
                     None => return self.set_child(pool, above, Child::Open(1)),
                     Some(node) => {
                         self.set_child(pool, above, Child::Node(node));
@@ -95,7 +102,7 @@ impl Prefixes {
             if !pool.is_unused(node) {
                 break;
             }
-            pool.put_back(node);
+            pool.put_back(self.port, node);
             self.set_child(pool, above, Child::Nothing);
         }
     }
@@ -103,7 +110,7 @@ impl Prefixes {
     /// Removes all prefixes.
     pub fn clear(&mut self, pool: &mut NodePool) {
         if let Child::Node(root) = std::mem::take(&mut self.root).child() {
-            pool.put_back_all(root);
+            pool.put_back_all(self.port, root);
         }
     }
 
@@ -143,7 +150,7 @@ mod tests {
             clear: bool,
             quota in prop_oneof![Just(0usize), Just(3), Just(40), Just(100_000)],
         ) {
-            let (mut trie, mut twin, mut pool) = (Prefixes::default(), Vec::new(), NodePool::new(quota));
+            let (mut trie, mut twin, mut pool) = (Prefixes::new(1), Vec::new(), NodePool::new(quota));
             for (kind, value, len) in steps {
                 if kind == 0 && !twin.is_empty() {
                     let (value, len) = twin.swap_remove(usize::from(len) % twin.len());

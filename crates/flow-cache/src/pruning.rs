@@ -28,7 +28,7 @@ const FIELDS: [Span; 6] =
 const LENGTHS: usize = 129;
 
 /// The index over the listed subtables of one (in_port, recirc_id) and their megaflows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
     /// The meaning of the bits in the sets.
@@ -39,7 +39,7 @@ pub(crate) struct Pruning {
 }
 
 /// One field: its prefixes, and the subtables by prefix length.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FieldIndex {
     prefixes: Prefixes,
     /// For each length, up to the longest there has been: the masks that have it, as bits of the index. If there is any
@@ -82,6 +82,12 @@ fn serial_tag(serial: u64) -> u32 {
 }
 
 impl Pruning {
+    /// No subtable yet, of packets of that ingress port.
+    pub fn new(port: u32) -> Self {
+        let field = |_| FieldIndex { prefixes: Prefixes::new(port), by_len: Vec::new(), present: 0 };
+        Pruning { fields: std::array::from_fn(field), index: PruneIndex::default(), flows: TagIndex::default() }
+    }
+
     /// Lists a subtable that is not listed.
     pub fn list(&mut self, place: u32, mask: &PacketKey) {
         if let Some(bit) = self.index.insert(place, lengths(mask)) {
@@ -368,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_id_used_again_before_the_notice_leaves_no_prefix() {
-        let (mut pruning, mut nodes) = (Pruning::default(), NodePool::new(9));
+        let (mut pruning, mut nodes) = (Pruning::new(1), NodePool::new(9));
         let flow = |last: u8| {
             let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
             key.set(layout::NW_SRC, &[10, 0, 0, last]);
@@ -402,7 +408,7 @@ mod tests {
     /// A key can match more lengths in one field than there are combinations, and none in another.
     #[test]
     fn a_field_without_a_match_ends_the_search_whatever_the_others_have() {
-        let (mut pruning, mut nodes) = (Pruning::default(), NodePool::new(1000));
+        let (mut pruning, mut nodes) = (Pruning::new(1), NodePool::new(1000));
         let flow = |len: u32| {
             let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
             key.set(layout::NW_SRC, &(0x0a00_0000u32).to_be_bytes());

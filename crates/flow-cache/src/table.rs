@@ -12,7 +12,6 @@ mod view;
 pub use put::PutError;
 pub use view::{FlowView, ufid};
 
-use crate::bucket;
 use crate::counters::{FlowCounters, add_up};
 use crate::footprint::Footprint;
 use crate::id_set::IdSet;
@@ -69,11 +68,6 @@ struct RemovedRecord {
     reported: FlowStats,
     /// The megaflow goes on with another record.
     lineage: Option<Arc<Lineage>>,
-}
-
-/// The tag of a megaflow in the index, from its hash.
-fn tag(hash: u64) -> u32 {
-    bucket::tag((hash >> 32) as u32)
 }
 
 /// Notices of deletions that a PMD has not read, at most, but for those of megaflows that were there when there were as
@@ -246,7 +240,7 @@ impl MegaflowTable {
         let Some(mask) = quotas.admit(port, &translation.mask, |mask| masks.shared(mask)) else {
             return Installed::OverQuota;
         };
-        let tag = tag(mask.hash_of(key, &self.secret));
+        let tag = TagIndex::tag(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_same = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
@@ -282,7 +276,7 @@ impl MegaflowTable {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (mask, key, created_ms) = (flow.mask().clone(), flow.key(), flow.created_ms());
-        let (port, tag) = (flow.port(), tag(flow.hash(&self.secret)));
+        let (port, tag) = (flow.port(), TagIndex::tag(flow.hash(&self.secret)));
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
         let (bytes, share) = index.charges(&mask, translation);
@@ -365,7 +359,7 @@ impl MegaflowTable {
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, serial, created_ms) = (flow.matched(), flow.serial(), flow.created_ms());
         let (port, share) = (flow.port(), flow.share());
-        let tag = tag(flow.hash(&self.secret));
+        let tag = TagIndex::tag(flow.hash(&self.secret));
         drop(guard);
         index.by_match.remove(tag, id.0);
         self.arena.retire(id.0);

@@ -3,19 +3,20 @@
 
 mod part;
 
+use crate::bucket;
 use crate::parts::Parts;
 use part::{PART_BUCKETS, PART_SLOTS, Part};
 
 /// Lookups prefetch from this many entries on; the buckets of fewer are in the first-level cache anyway.
 const PREFETCH_FROM: usize = 512;
 
-/// Tags and their ids; a tag may occur more than once.
+/// Tags and their ids; a tag may occur more than once, and is never 0.
 ///
 /// Shape:  parts of up to 512 buckets, 32 KiB; a tag's high bits select the part, its low bits the bucket. At most 3/4 of
 ///         the slots are in use, and at least 3/8 once it has grown, unless entries were removed.
 /// Cost:   an insertion touches one bucket, or moves the entries of one part: at most 3136, some 20 µs.
 #[derive(Debug, Default)]
-pub(crate) struct TagIndex {
+pub struct TagIndex {
     parts: Parts<Part>,
     len: usize,
 }
@@ -27,10 +28,21 @@ fn number(tag: u32) -> u32 {
 }
 
 impl TagIndex {
+    /// The tag of a hash: its high half, but never 0.
+    #[inline]
+    pub fn tag(hash: u64) -> u32 {
+        bucket::tag((hash >> 32) as u32)
+    }
+
     /// How many entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Whether it pays to look at the buckets of a whole batch first.
@@ -41,13 +53,13 @@ impl TagIndex {
 
     /// All entries, as long as they are in one part.
     #[inline(always)]
-    pub fn only_part(&self) -> Option<&Part> {
+    pub(crate) fn only_part(&self) -> Option<&Part> {
         self.parts.only()
     }
 
     /// The part that has the entries of a tag, if there are any.
     #[inline(always)]
-    pub fn part(&self, tag: u32) -> &Part {
+    pub(crate) fn part(&self, tag: u32) -> &Part {
         self.parts.of(number(tag))
     }
 

@@ -13,7 +13,7 @@ use crate::subtable::{BatchColumns, Subtable};
 use crate::{FlowDeleted, Hits, LookupBatch, Mask, Megaflow};
 use arrayvec::ArrayVec;
 use hashbrown::HashMap;
-use sluice_flow::PacketKey;
+use sluice_flow::{Line, PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::isa::Kernel;
 use sluice_simd::{HashKey, VectorOps, prefetch};
@@ -106,6 +106,13 @@ fn mask_id(mask: &Arc<Mask>) -> MaskId {
     Arc::as_ptr(mask).addr()
 }
 
+/// The ingress port of a table's word.
+fn in_port(word: u64) -> u32 {
+    let mut key = PacketKey::ZERO;
+    key.lines[0] = Line::from_words([word, 0, 0, 0, 0, 0, 0, 0]);
+    key.number(layout::IN_PORT) as u32
+}
+
 /// What a removal removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Removed {
@@ -168,7 +175,8 @@ impl TupleSpace {
         let rank = if self.ranks { self.ranking.partition_point(in_use) } else { self.ranking.len() };
         self.ranking.insert(rank, place);
         if may_list && self.by_mask.len() >= UNLISTED {
-            self.pruning.get_or_insert_default().list(place, &mask.whole);
+            let pruning = self.pruning.get_or_insert_with(|| Box::new(Pruning::new(in_port(self.word))));
+            pruning.list(place, &mask.whole);
         } else {
             self.unlisted.push(place);
         }

@@ -4,17 +4,19 @@ use arrayvec::ArrayVec;
 use sluice_action::FlowId;
 use sluice_conntrack::CtMetadata;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_flow_cache::Megaflow;
+use sluice_flow_cache::{Megaflow, TagIndex};
 use sluice_packet::headers::{ethertype, ip_proto};
 use sluice_simd::{VectorOps, compare};
 use sluice_sync::Slots;
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 /// The most `ct` actions in a path.
 pub(crate) const HOPS_MAX: usize = 4;
 
-/// The most paths that are kept, each in 400 bytes. A new one then replaces the oldest.
+/// The most paths that are kept, each in 576 bytes, and 25 to find it. A new one then replaces the oldest.
 const PATHS_MAX: usize = 1 << 16;
+
+const _: () = assert!(size_of::<(u32, Path)>() <= 576);
 
 /// A megaflow by its id, and by its serial number among the megaflows that have had the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,8 +179,12 @@ impl TunnelLines {
 /// All paths of a PMD, by number. The number of a replaced path is not used again.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
+    /// With room for all from the first on, in pages that are provided when first written: moving them to grow would hold
+    /// up the PMD for milliseconds.
     paths: Vec<(u32, Path)>,
-    by_path: HashMap<Path, u32>,
+    /// Their numbers by their hashes.
+    numbers: TagIndex,
+    hasher: RandomState,
     /// The last number used.
     last: u32,
 }
@@ -192,21 +198,27 @@ impl Paths {
 
     /// The number of a path, never 0.
     pub fn intern(&mut self, path: Path) -> u32 {
-        if let Some(id) = self.by_path.get(&path) {
-            return *id;
+        let tag = self.tag(&path);
+        if let Some(id) = self.numbers.find(tag, |id| self.get(id).filter(|known| **known == path).map(|_| id)) {
+            return id;
         }
         self.last += 1;
         let (id, at) = (self.last, self.last as usize % PATHS_MAX);
+        self.numbers.insert(tag, id);
         if at < self.paths.len() {
-            let (_, gone) = std::mem::replace(&mut self.paths[at], (id, path.clone()));
-            self.by_path.remove(&gone);
+            let (number, gone) = std::mem::replace(&mut self.paths[at], (id, path));
+            self.numbers.remove(self.tag(&gone), number);
         } else {
+            self.paths.reserve_exact(PATHS_MAX - self.paths.len());
             // The first place stays unused: there is no path of number 0.
             self.paths.resize_with(at, || (0, path.clone()));
-            self.paths.push((id, path.clone()));
+            self.paths.push((id, path));
         }
-        self.by_path.insert(path, id);
         id
+    }
+
+    fn tag(&self, path: &Path) -> u32 {
+        TagIndex::tag(self.hasher.hash_one(path))
     }
 
     /// Whether the numbers are used up.
@@ -254,4 +266,33 @@ pub(super) fn is_eligible(key: &PacketKey) -> bool {
         && words[CONN] & !PRESENCE == 0
         && (words[CONN] == 0 || BY_TUNNEL.contains(&key.number(layout::PRESENCE)))
         && key.recirc_id() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(n: u64) -> Path {
+        let first = FlowRef { id: FlowId(0), serial: n };
+        Path { mask: [u64::MAX; 8], key: [0; 8], tunnel: None, first, hops: ArrayVec::new() }
+    }
+
+    #[test]
+    fn a_path_keeps_its_number_until_the_oldest_are_replaced() {
+        let mut paths = Paths::default();
+        assert!(paths.get(0).is_none());
+        for n in 1..PATHS_MAX as u64 {
+            assert_eq!(u64::from(paths.intern(path(n))), n);
+        }
+        assert_eq!((paths.intern(path(1)), paths.get(1)), (1, Some(&path(1))), "the same again");
+        let memory = (paths.paths.as_ptr(), paths.paths.capacity());
+        for n in PATHS_MAX as u64..PATHS_MAX as u64 + 3 {
+            assert_eq!(u64::from(paths.intern(path(n))), n);
+        }
+        assert_eq!((paths.get(1), paths.get(2), paths.get(3)), (None, None, Some(&path(3))));
+        assert_eq!(paths.intern(path(2)), PATHS_MAX as u32 + 3, "a number is not used again");
+        assert_eq!((paths.get(3), paths.numbers.len()), (None, PATHS_MAX));
+        assert_eq!((paths.paths.as_ptr(), paths.paths.capacity()), memory, "nothing was moved");
+        assert_eq!(paths.paths.len(), PATHS_MAX);
+    }
 }

@@ -1,5 +1,5 @@
 //! The longest that one megaflow takes as tables grow to a million: no structure may be moved at once. With one mask, and
-//! with 32, of which pruning has the prefixes of most.
+//! with 32 and 2000, of which pruning has the prefixes of most.
 //!
 //! `cargo bench -p sluice-flow-cache --bench growth` prints a table; without `--bench` it only checks that the
 //! megaflows are there and gone again. Times are wall-clock, page faults included; the least over five rounds of the
@@ -40,7 +40,7 @@ fn main() {
     let full = std::env::args().any(|arg| arg == "--bench");
     let sizes: &[usize] = if full { &[10_000, 100_000, 1_000_000] } else { &[3000] };
     println!("{:>9} {:>5}  {:<26} {:>12}  {:>14}", "megaflows", "masks", "step", "longest, µs", "at megaflow");
-    for (&flows, masks) in sizes.iter().flat_map(|flows| [(flows, 1), (flows, 32)]) {
+    for (&flows, masks) in sizes.iter().flat_map(|flows| [(flows, 1), (flows, 32), (flows, 2000)]) {
         let mut least = round(flows, masks);
         for _ in 1..if full { 5 } else { 1 } {
             for (least, longest) in least.iter_mut().zip(round(flows, masks)) {
@@ -104,12 +104,14 @@ fn key(at: usize) -> PacketKey {
     key
 }
 
-/// What the megaflows of a mask do. It has all of one address and so many bits of the other.
-fn translation(bits: usize) -> Translation {
+/// What the megaflows of mask number `mask` do. It has all of one address, and prefixes of the other and of the ports.
+fn translation(number: usize) -> Translation {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::NW_SRC, &[0xff; 4]);
-    mask.set(layout::NW_DST, &(!(u32::MAX >> bits)).to_be_bytes());
+    mask.set(layout::NW_DST, &(!(u32::MAX >> (number % 32))).to_be_bytes());
+    mask.set(layout::TP_SRC, &(!(u16::MAX >> (number / 32 % 16))).to_be_bytes());
+    mask.set(layout::TP_DST, &(!(u16::MAX >> (number / 512 % 16))).to_be_bytes());
     Translation {
         mask,
         actions: Arc::new([]),

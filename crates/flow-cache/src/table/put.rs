@@ -1,8 +1,9 @@
 //! Megaflows that a user puts by hand, beside those that upcalls install.
 
-use super::{Installed, MegaflowTable, tag};
+use super::{Installed, MegaflowTable};
 use crate::Megaflow;
 use crate::record::NewFlow;
+use crate::tag_index::TagIndex;
 use sluice_action::{FlowId, Translation, XcacheHandle};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl MegaflowTable {
         // A quota may demand a narrower mask, which would be another megaflow than the one that was asked for.
         let mask = quotas.admit(port, &translation.mask, |mask| masks.shared(mask));
         let mask = mask.filter(|mask| mask.whole == translation.mask).ok_or(PutError::Full)?;
-        let tag = tag(mask.hash_of(key, &self.secret));
+        let tag = TagIndex::tag(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_it = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
