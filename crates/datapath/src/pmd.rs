@@ -284,6 +284,14 @@ impl Pmd {
 
     #[inline]
     fn read_notices(&mut self) {
+        if self.side.notices.has_messages() {
+            self.forget_deleted();
+        }
+    }
+
+    /// Takes some megaflows that were deleted out of the indexes.
+    #[cold]
+    fn forget_deleted(&mut self) {
         // The others stay where they count against their bound.
         self.side.notices.take(DELETED_AT_ONCE, &mut self.deleted);
         if !self.deleted.is_empty() {
