@@ -51,6 +51,10 @@ usage() {
     echo "$steps" | awk -F'|' '{ printf "  %-14s %s%s\n", $1, $2, ($3 ? " (needs " $3 ")" : "") }'
 }
 
+# What `differential` and `soak` run: PROFILE=dev builds faster, checks more and runs slower.
+profile=${PROFILE:-release}
+built=target/$([ "$profile" = dev ] && echo debug || echo "$profile")
+
 # Says by name and with its reason what does not run here; counted, never silent.
 skip() { echo "SKIPPED $1: $2"; echo "lane $1: 0 passed, 0 failed, 1 skipped"; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -137,23 +141,23 @@ step_dpdk() {
 
 step_differential() {
     have ovs-vswitchd || { skip differential "openvswitch-switch is not installed (ci/install-packages)"; return; }
-    cargo build -q --release -p sluice -p sluice-differential || return 1
+    cargo build -q --profile "$profile" -p sluice -p sluice-differential || return 1
     # Both runs count; the captures are those of programs, the tables random.
     local code=0 limit=$((${TABLES:-200} * 4))
-    guarded "$limit" target/release/differential --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
+    guarded "$limit" "$built/differential" --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
         --in 2=tests/captures/b.pcap || code=1
     # Half of the tables with each number of VLAN tags that packets are read with.
     local vlans
     for vlans in 1 2; do
         local half=(--vlan-limit $vlans --seed "$((${SEED:-1} + (vlans - 1) * 100000))")
-        guarded "$limit" target/release/differential "${half[@]}" --tables $((${TABLES:-200} / 2)) \
+        guarded "$limit" "$built/differential" "${half[@]}" --tables $((${TABLES:-200} / 2)) \
             --packets "${PACKETS:-100}" || code=1
-        guarded "$limit" target/release/differential "${half[@]}" --ct --tables $((${CT_TABLES:-60} / 2)) \
+        guarded "$limit" "$built/differential" "${half[@]}" --ct --tables $((${CT_TABLES:-60} / 2)) \
             --packets 60 || code=1
     done
-    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/tunnels.py target/release/sluice \
+    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/tunnels.py "$built/sluice" \
         --packets "${TUNNEL_PACKETS:-600}" --seed "${SEED:-1}" || code=1
-    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/geneve_options.py target/release/sluice \
+    guarded "$((${TUNNEL_PACKETS:-600} + 120))" /usr/bin/python3 tests/differential/geneve_options.py "$built/sluice" \
         --rounds $((${TUNNEL_PACKETS:-600} / 50)) --seed "${SEED:-1}" || code=1
     return $code
 }
@@ -344,7 +348,7 @@ step_certification() {
 }
 
 step_soak() {
-    cargo build -q --release -p sluice -p sluice-soak && guarded $((${SOAK_SECONDS:-20} + 300)) target/release/soak --seconds "${SOAK_SECONDS:-20}"
+    cargo build -q --profile "$profile" -p sluice -p sluice-soak && guarded $((${SOAK_SECONDS:-20} + 300)) "$built/soak" --seconds "${SOAK_SECONDS:-20}"
 }
 
 # Each experiment in full with the minutes it takes on two quiet cores; the most wanted results first.
