@@ -27,7 +27,7 @@ pub(crate) enum Child {
     Nothing,
     /// The number of a node.
     Node(u32),
-    /// No node was left for so many prefixes.
+    /// The number of prefixes below; there was no node for them.
     Open(u32),
 }
 

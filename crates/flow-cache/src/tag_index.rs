@@ -13,7 +13,7 @@ const PREFETCH_FROM: usize = 512;
 /// Tags and their ids; a tag may occur more than once, and is never 0.
 ///
 /// Shape:  parts of up to 512 buckets, 32 KiB; a tag's high bits select the part, its low bits the bucket. At most 3/4 of
-///         the slots are in use, and at least 3/8 once it has grown, unless entries were removed.
+///         all slots are in use, and at least 3/8 once it has grown, unless entries were removed.
 /// Cost:   an insertion touches one bucket, or moves the entries of one part: at most 3136, some 20 µs.
 #[derive(Debug, Default)]
 pub struct TagIndex {

@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// Installs and removes so many megaflows, as a PMD and a control thread do.
+/// Installs megaflows under a number of masks and removes them, as a PMD and a control thread do.
 fn round(flows: usize, masks: usize) -> [Longest; STEPS.len()] {
     let secret = HashKey::from_seed(1);
     let table = MegaflowTable::new(1 << 20, &secret).expect("address space for the records");
@@ -104,7 +104,7 @@ fn key(at: usize) -> PacketKey {
     key
 }
 
-/// What the megaflows of mask number `mask` do. It has all of one address, and prefixes of the other and of the ports.
+/// What the megaflows of a mask do. Its number decides the prefixes of one address and of the ports; the other address is whole.
 fn translation(number: usize) -> Translation {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);

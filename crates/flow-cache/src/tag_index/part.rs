@@ -15,7 +15,7 @@ const SLOT_BITS: u32 = (1 << SLOTS) - 1;
 /// The most buckets of a part, unless more entries share their tags than it has room for.
 pub(super) const PART_BUCKETS: usize = 512;
 
-/// Slots of a part of so many buckets.
+/// The slots of these buckets.
 pub(super) const PART_SLOTS: usize = PART_BUCKETS * SLOTS;
 
 /// Tags and their ids; a tag may occur more than once.
