@@ -10,16 +10,12 @@ use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
 use sluice_simd::lanes::LANES;
-use sluice_simd::{VectorOps, hash, prefetch};
+use sluice_simd::{VectorOps, cache_size, hash, prefetch};
 use sluice_sync::Slots;
 use std::sync::Arc;
 
 /// Buckets that one call of [`Emc::sweep`] clears: few, since megaflows may die all the time.
 const SWEEP_BUCKETS: usize = 2;
-
-/// Lookups prefetch from this many buckets on. Smaller caches are in the second-level cache, whose latency the
-/// processor hides by itself: prefetching cost 1 cycle of 67 a packet and gained nothing at 8000 flows (2026-11-20).
-const PREFETCH_FROM: usize = 1 << 14;
 
 /// Buckets that are resident from the start: 8 MiB, more than the default size needs.
 const READY: usize = 1 << 17;
@@ -201,9 +197,11 @@ impl Emc {
     }
 
     /// Whether its buckets are prefetched while packets are still read: they are more than the second-level cache holds.
+    /// The processor hides that cache's latency by itself: with 8000 flows prefetching cost 1 cycle of 67 a packet and
+    /// gained nothing (2026-11-20).
     #[inline]
     pub fn exceeds_l2(&self) -> bool {
-        self.buckets.len() >= PREFETCH_FROM
+        size_of_val(&self.buckets[..]) >= cache_size::l2_share()
     }
 
     /// Prefetches what a lookup of these hashes reads first.

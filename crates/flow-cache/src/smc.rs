@@ -10,7 +10,7 @@ use crate::{Hits, LookupBatch, LookupStage, Megaflow};
 use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{VectorOps, prefetch, signature};
+use sluice_simd::{VectorOps, cache_size, prefetch, signature};
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
@@ -18,12 +18,8 @@ use zerocopy::FromZeros;
 const WAYS: usize = 10;
 const WAY_BITS: u16 = (1 << WAYS) - 1;
 
-/// Lookups prefetch from this many used buckets on: 512 KiB. Smaller caches and their records are in the second-level
-/// cache, whose latency the processor hides by itself. Tests of debug builds have few flows, and go both ways.
-const AHEAD_FROM: usize = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 13 };
-
-/// Lookups also prefetch records and counters from this many megaflows on. Fewer are in the second-level cache.
-const RECORDS_AHEAD_FROM: u32 = 1 << 10;
+/// What a megaflow's record and counters take of the cache, bytes.
+const RECORD: usize = 256;
 
 /// Buckets that are resident when it is turned on: 8 MiB, for a million flows.
 const READY: usize = 1 << 17;
@@ -179,10 +175,11 @@ impl Smc {
         bucket.set(way, signature, id.0);
     }
 
-    /// Whether its buckets are prefetched while packets are still read: they are more than the second-level cache holds.
+    /// Whether its buckets are prefetched while packets are still read: they are more than the second-level cache holds,
+    /// whose latency the processor hides by itself.
     #[inline]
     pub fn exceeds_l2(&self) -> bool {
-        self.fill.mask() + 1 >= AHEAD_FROM
+        (self.fill.mask() + 1) * size_of::<SmcBucket>() >= cache_size::l2_share()
     }
 
     /// Prefetches what a lookup of these hashes reads first.
@@ -350,7 +347,7 @@ impl Smc {
     /// Whether records are prefetched too.
     #[inline(always)]
     fn fetches_records(&self) -> bool {
-        self.exceeds_l2() && self.highest >= RECORDS_AHEAD_FROM
+        self.exceeds_l2() && self.highest as usize * RECORD >= cache_size::l2_share() / 2
     }
 }
 

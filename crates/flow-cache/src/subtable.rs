@@ -59,6 +59,14 @@ fn eighth(packets: BatchMask, at: usize) -> u32 {
     packets.0 >> (TOGETHER * at) & 0xff
 }
 
+/// The mask of a line, and what the hash adds to its words; zeros where the mask has no bits.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct MaskedLine {
+    mask: [u64; LINE_WORDS],
+    addends: [u64; LINE_WORDS],
+}
+
 /// The megaflows of one mask.
 ///
 /// Cost:   a probe that misses hashes the words in which the mask has bits (four in an ordinary IPv4 megaflow) and
@@ -70,6 +78,8 @@ pub(crate) struct Subtable {
     n_first: usize,
     /// The same in lines 1 to 7.
     further: Box<[MaskedWord]>,
+    /// The words of line 0 again, as a line.
+    by_place: MaskedLine,
     index: TagIndex,
     /// Hits, halved at each ranking.
     pub hits: u64,
@@ -90,13 +100,14 @@ impl Subtable {
         };
         let with_addends = |(place, mask)| MaskedWord { place, mask, addends: secret.addends(place) };
         let mut first = [MaskedWord::default(); LINE_WORDS];
-        let mut n_first = 0;
+        let (mut n_first, mut by_place) = (0, MaskedLine::default());
         for touched in touched(0).map(with_addends) {
             first[n_first] = touched;
             n_first += 1;
+            (by_place.mask[touched.place], by_place.addends[touched.place]) = (touched.mask, touched.addends);
         }
         let further = (1..PACKET_LINES).flat_map(touched).map(with_addends).collect();
-        Subtable { first, n_first, further, index: TagIndex::default(), hits: 0 }
+        Subtable { first, n_first, further, by_place, index: TagIndex::default(), hits: 0 }
     }
 
     /// The number of megaflows.
@@ -153,6 +164,20 @@ impl Subtable {
         hash::tag(first.wrapping_add(self.further_sum(key)))
     }
 
+    /// The same by the vector operations at hand.
+    #[inline(always)]
+    pub fn tag_of_with<V: VectorOps>(&self, ops: V, key: &PacketKey) -> u32 {
+        if !V::SHUFFLES {
+            return self.tag_of(key);
+        }
+        let mut sum = ops.masked_sum(&key.lines[0].0, &self.by_place.mask, &self.by_place.addends);
+        if !self.further.is_empty() {
+            sum = sum.wrapping_add(self.further_sum(key));
+        }
+        hash::tag(sum)
+    }
+
+    #[inline(never)]
     fn further_sum(&self, key: &PacketKey) -> u64 {
         let word = |place: usize| compare::word(&key.line(place / LINE_WORDS).0, place);
         self.further.iter().fold(0, |sum, t| t.add_to(sum, word(t.place)))
@@ -271,16 +296,7 @@ impl Subtable {
     ) -> BatchMask {
         let mut found = 0;
         for i in perhaps {
-            let key = &batch.keys[i];
-            // The first slot is nearly always right: otherwise two megaflows have one tag.
-            let hit = match self.index.part(tags[i]).first_id_with(ops, tags[i]) {
-                Some(id) => batch.flows.get(id),
-                None => None,
-            };
-            let hit = match hit {
-                Some(flow) if flow.contains_with(ops, key) => Some(flow),
-                _ => self.find_any(key, tags[i], batch),
-            };
+            let hit = self.find_with(ops, i, tags[i], batch);
             if hit.is_some() {
                 hits[i] = hit;
                 found |= 1 << i;
@@ -289,9 +305,68 @@ impl Subtable {
         BatchMask(found)
     }
 
+    /// Looks up packet `i` of a batch, whose tag here is `tag`. Does not count the hit.
+    #[inline(always)]
+    pub fn find_with<'g, V: VectorOps>(
+        &self,
+        ops: V,
+        i: usize,
+        tag: u32,
+        batch: &LookupBatch<'_, 'g>,
+    ) -> Option<&'g Megaflow> {
+        let key = &batch.keys[i];
+        // The first slot is nearly always right: otherwise two megaflows have one tag.
+        let first = match self.index.part(tag).first_id_with(ops, tag) {
+            Some(id) => batch.flows.get(id),
+            None => None,
+        };
+        match first {
+            Some(flow) if flow.contains_with(ops, key) => Some(flow),
+            _ => self.find_any(key, tag, batch),
+        }
+    }
+
     /// Looks up a packet in all slots of its tag.
     #[inline(never)]
     fn find_any<'g>(&self, key: &PacketKey, tag: u32, batch: &LookupBatch<'_, 'g>) -> Option<&'g Megaflow> {
         self.index.find(tag, |id| batch.flows.get(id).filter(|flow| flow.contains(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sluice_simd::Isa;
+    use sluice_simd::isa::Kernel;
+
+    /// The tag of a key by the operations of an instruction set.
+    struct TagOf<'a>(&'a Subtable, &'a PacketKey);
+
+    impl Kernel for TagOf<'_> {
+        type Output = u32;
+
+        #[inline(always)]
+        fn run<V: VectorOps>(self, ops: V) -> u32 {
+            self.0.tag_of_with(ops, self.1)
+        }
+    }
+
+    proptest! {
+        /// Masks of few bytes leave most words out, and some have none in line 0.
+        #[test]
+        fn every_instruction_set_finds_the_same_tag(
+            mask in prop::collection::vec((0..PACKET_LINES * 64, any::<u8>()), 0..12),
+            bytes in prop::collection::vec(any::<u8>(), PACKET_LINES * 64),
+            seed: u64,
+        ) {
+            let (mut wanted, mut key) = (PacketKey::ZERO, PacketKey::ZERO);
+            mask.iter().for_each(|(at, byte)| wanted.lines[at / 64].0[at % 64] = *byte);
+            bytes.iter().enumerate().for_each(|(at, byte)| key.lines[at / 64].0[at % 64] = *byte);
+            let subtable = Subtable::new(&Mask::new(&wanted), &HashKey::from_seed(seed));
+            for isa in Isa::available() {
+                prop_assert_eq!(isa.run(TagOf(&subtable, &key)), subtable.tag_of(&key), "{:?}", isa);
+            }
+        }
     }
 }

@@ -302,32 +302,7 @@ impl TupleSpace {
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
-        let subtables = &mut self.subtables;
-        let place = |i: usize| usize::from(hints[i]).wrapping_sub(1);
-        // Stage by stage for the whole batch, so that the packets' cache misses overlap.
-        let (mut tags, mut large) = ([0; BATCH_MAX], BatchMask::NONE);
-        for i in miss {
-            let Some(Some(subtable)) = subtables.get(place(i)) else { continue };
-            tags[i] = subtable.tag_of(&batch.keys[i]);
-            if subtable.is_large() {
-                subtable.prefetch(tags[i]);
-                large.insert(i);
-            }
-        }
-        for i in large {
-            if let Some(subtable) = &subtables[place(i)] {
-                subtable.prefetch_flows(tags[i], batch.flows);
-            }
-        }
-        let mut found = 0;
-        for i in miss {
-            let Some(Some(subtable)) = subtables.get_mut(place(i)) else { continue };
-            if let Some(flow) = subtable.find(&batch.keys[i], tags[i], batch.flows) {
-                hits[i] = Some(flow);
-                found |= 1 << i;
-            }
-        }
-        BatchMask(miss.0 & !found)
+        batch.isa.run(InNamed { batch, hits, subtables: &mut self.subtables, hints, miss })
     }
 
     /// Lists for pruning one subtable that was made while the table was small.
@@ -442,5 +417,53 @@ impl Kernel for InTurn<'_, '_, '_> {
             search.probes += (asked * (before - miss.len())) as u64;
         }
         miss
+    }
+}
+
+/// A search for the packets of `miss`, each in one subtable: the one at place `hints[i] - 1`, if there is one. Writes `hits`
+/// and returns the packets that still miss.
+struct InNamed<'s, 'k, 'g> {
+    batch: &'s LookupBatch<'k, 'g>,
+    hits: &'s mut Hits<'g>,
+    subtables: &'s mut [Option<Subtable>],
+    hints: &'s [u16; BATCH_MAX],
+    miss: BatchMask,
+}
+
+impl Kernel for InNamed<'_, '_, '_> {
+    type Output = BatchMask;
+
+    // Stage by stage for the whole batch, so that the packets' cache misses overlap.
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        let InNamed { batch, hits, subtables, hints, miss } = self;
+        let (mut places, mut tags) = ([0; BATCH_MAX], [0; BATCH_MAX]);
+        let (mut there, mut large) = (BatchMask::NONE, BatchMask::NONE);
+        for i in miss {
+            let place = usize::from(hints[i]).wrapping_sub(1);
+            let Some(Some(subtable)) = subtables.get(place) else { continue };
+            (places[i], tags[i]) = (place, subtable.tag_of_with(ops, &batch.keys[i]));
+            there.insert(i);
+            if subtable.is_large() {
+                subtable.prefetch(tags[i]);
+                large.insert(i);
+            }
+        }
+        for i in large {
+            if let Some(subtable) = &subtables[places[i]] {
+                subtable.prefetch_flows(tags[i], batch.flows);
+            }
+        }
+        let mut found = 0;
+        for i in there {
+            let Some(subtable) = &mut subtables[places[i]] else { continue };
+            let hit = subtable.find_with(ops, i, tags[i], batch);
+            if hit.is_some() {
+                hits[i] = hit;
+                subtable.hits += 1;
+                found |= 1 << i;
+            }
+        }
+        BatchMask(miss.0 & !found)
     }
 }

@@ -10,6 +10,7 @@
 //! themselves ([`hints::find`], [`rows::intersect`]) take an [`Isa`].
 #![deny(unsafe_code)]
 
+pub mod cache_size;
 pub mod compare;
 pub mod hash;
 pub mod hints;

@@ -56,6 +56,15 @@ pub const SCENARIOS: &[Scenario] = &[
         answers: |counted| nearly(counted[Counter::SmcHits], counted[Counter::Passes]),
     },
     Scenario {
+        name: "distributor-hit",
+        way: Way::Plain,
+        settings: Settings { distributor: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: flows,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::DistributorHits], counted[Counter::Passes]),
+    },
+    Scenario {
         name: "subtable-search",
         way: Way::Plain,
         settings: Settings::BARE,

@@ -8,13 +8,10 @@ use super::path::{Endpoints, HOPS_MAX};
 use crate::batch::PathHint;
 use arrayvec::ArrayVec;
 use sluice_conntrack::ConnRef;
-use sluice_simd::prefetch;
+use sluice_simd::{cache_size, prefetch};
 
 /// Entries in a bucket.
 const WAYS: usize = 2;
-/// Buckets in use from which on they are prefetched while packets are still read: 512 KiB, more than the second-level cache
-/// holds beside packets. Tests of debug builds, which have few entries, get there when the table grows.
-const AHEAD_FROM: usize = if cfg!(debug_assertions) { 2 * FIRST } else { 1 << 13 };
 /// Buckets in a segment: 256 KiB.
 const SEGMENT: usize = 1 << SEGMENT_BITS;
 const SEGMENT_BITS: u32 = 12;
@@ -77,7 +74,7 @@ impl EntryTable {
     /// Whether more buckets are in use than the second-level cache holds beside packets.
     #[inline]
     pub fn exceeds_l2(&self) -> bool {
-        self.mask + 1 >= AHEAD_FROM
+        (self.mask + 1) * size_of::<Bucket>() >= cache_size::l2_share()
     }
 
     /// Prefetches the bucket of a hash.

@@ -224,25 +224,30 @@ impl HintTable {
         hints: &mut [u16; BATCH_MAX],
         subtables_gone: u64,
     ) -> BatchMask {
-        let mut asked = [0; BATCH_MAX];
-        let mut n = 0;
-        for i in miss {
-            asked[n] = hashes[i];
-            n += 1;
-        }
-        let mut found = [0; BATCH_MAX];
-        let (asked, found) = (&asked[..n], &mut found[..n]);
-        match self {
-            HintTable::Own(own) => own.find(isa, asked, found),
-            HintTable::Ht(ht) => ht.find(isa, asked, found),
-            HintTable::Vbf(vbf) => vbf.find(isa, asked, found, subtables_gone),
+        // Nearly always all packets of a batch are asked about, and nothing has to be gathered.
+        if miss == BatchMask::first(miss.len()) {
+            self.find_all(isa, &hashes[..miss.len()], &mut hints[..miss.len()], subtables_gone);
+        } else {
+            let (mut asked, mut found) = ([0; BATCH_MAX], [0; BATCH_MAX]);
+            miss.into_iter().zip(&mut asked).for_each(|(i, asked)| *asked = hashes[i]);
+            self.find_all(isa, &asked[..miss.len()], &mut found[..miss.len()], subtables_gone);
+            miss.into_iter().zip(found).for_each(|(i, hint)| hints[i] = hint);
         }
         let mut told = 0;
-        for (i, hint) in miss.into_iter().zip(found) {
-            hints[i] = *hint;
+        for (i, hint) in hints.iter().enumerate() {
             told |= u32::from(*hint != 0) << i;
         }
-        BatchMask(told)
+        BatchMask(told & miss.0)
+    }
+
+    /// Writes the hint for each hash; 0: none.
+    #[inline]
+    fn find_all(&mut self, isa: Isa, hashes: &[u64], hints: &mut [u16], subtables_gone: u64) {
+        match self {
+            HintTable::Own(own) => own.find(isa, hashes, hints),
+            HintTable::Ht(ht) => ht.find(isa, hashes, hints),
+            HintTable::Vbf(vbf) => vbf.find(isa, hashes, hints, subtables_gone),
+        }
     }
 }
 

@@ -92,17 +92,21 @@ impl OwnTable {
             prefetch::read(&self.lines[at[i] as usize]);
         }
         hints::find(isa, &self.lines, &at[..hashes.len()], &wanted, found);
+        // No branch on a single result: few packets are in their second line, and which is unpredictable.
         let mut unknown = [0; BATCH_MAX];
         let mut n = 0;
-        for (i, hash) in hashes.iter().enumerate() {
-            let place = self.place(*hash);
-            (unknown[n], at[n], wanted[n]) = (i, place.second, place.signature);
-            n += usize::from(found[i] == 0);
+        for (i, hint) in found.iter().enumerate() {
+            unknown[n] = i;
+            n += usize::from(*hint == 0);
         }
         if n == 0 {
             return;
         }
-        at[..n].iter().for_each(|at| prefetch::read(&self.lines[*at as usize]));
+        for (to, i) in unknown[..n].iter().enumerate() {
+            let place = self.place(hashes[*i]);
+            (at[to], wanted[to]) = (place.second, place.signature);
+            prefetch::read(&self.lines[place.second as usize]);
+        }
         let mut second = [0; BATCH_MAX];
         hints::find(isa, &self.lines, &at[..n], &wanted, &mut second);
         unknown[..n].iter().zip(second).for_each(|(i, hint)| found[*i] = hint);

@@ -13,6 +13,8 @@ struct World {
     side: PmdSide,
     subtables: Subtables,
     distributor: Distributor,
+    /// Packets looked up so far.
+    asked: usize,
 }
 
 /// The packet of flow `flow` in subtable `subtable`.
@@ -42,7 +44,7 @@ impl World {
         assert!(!distributor.is_on());
         distributor.set(&[kind]);
         assert_eq!(distributor.kind(), Some(kind));
-        let mut world = World { subtables: Subtables::new(&secret), secret, table, side, distributor };
+        let mut world = World { subtables: Subtables::new(&secret), secret, table, side, distributor, asked: 0 };
         (0..subtables).for_each(|subtable| world.install(subtable));
         world
     }
@@ -64,19 +66,23 @@ impl World {
 
     /// Looks up one packet; returns the distributor's outcome.
     fn ask(&mut self, key: PacketKey) -> DistributorAnswers {
+        // In turn by each instruction set, alone in its batch or behind others that are not asked about.
+        let isas = Isa::available();
+        let (isa, i) = (isas[self.asked / 2 % isas.len()], self.asked % 2 * 5);
+        self.asked += 1;
         let mut keys = [PacketKey::ZERO; BATCH_MAX];
-        keys[5] = key;
+        keys[i] = key;
         let hashes = [key_hash(&self.secret, &key); BATCH_MAX];
         let guard = self.side.reader.pin();
         let (flows, counters) = (self.table.read(&guard), &self.side.counters);
-        let batch = LookupBatch::new(&keys, &hashes, flows, counters, Isa::best());
+        let batch = LookupBatch::new(&keys, &hashes, flows, counters, isa);
         let mut hits = [None; BATCH_MAX];
-        let left = self.distributor.lookup(&mut self.subtables, &batch, BatchMask(1 << 5), &mut hits);
+        let left = self.distributor.lookup(&mut self.subtables, &batch, BatchMask(1 << i), &mut hits);
         let missing = self.subtables.lookup(&batch, left, &mut hits);
-        if let Some(flow) = hits[5] {
+        if let Some(flow) = hits[i] {
             assert!(flow.contains(&key) && missing.is_empty());
             if !left.is_empty() {
-                self.distributor.note(&mut self.subtables, hashes[5], &key, flow);
+                self.distributor.note(&mut self.subtables, hashes[i], &key, flow);
             }
         }
         self.distributor.take_answers()

@@ -233,6 +233,21 @@ impl VectorOps for Avx2 {
     }
 
     #[inline(always)]
+    fn masked_sum(self, line: &[u8; 64], mask: &[u64; 8], addends: &[u64; 8]) -> u64 {
+        // SAFETY: a `self` exists only if the processor has AVX2.
+        unsafe {
+            let mut sum = _mm256_setzero_si256();
+            for at in 0..2 {
+                let masked = _mm256_and_si256(self.half(line, at), self.half(mask, at));
+                let both = _mm256_add_epi32(masked, self.half(addends, at));
+                sum = _mm256_add_epi64(sum, _mm256_mul_epu32(both, _mm256_srli_epi64::<32>(both)));
+            }
+            let sum = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+            _mm_cvtsi128_si64(_mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum))) as u64
+        }
+    }
+
+    #[inline(always)]
     fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         let [a, b, c, d, e, f, g, h] = lines;
         for at in 0..2 {

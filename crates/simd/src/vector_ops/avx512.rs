@@ -109,6 +109,16 @@ impl VectorOps for Avx512 {
     }
 
     #[inline(always)]
+    fn masked_sum(self, line: &[u8; 64], mask: &[u64; 8], addends: &[u64; 8]) -> u64 {
+        // SAFETY: a `self` exists only if the processor has AVX-512.
+        unsafe {
+            let masked = _mm512_and_si512(self.whole(line), self.whole(mask));
+            let both = _mm512_add_epi32(masked, self.whole(addends));
+            _mm512_reduce_add_epi64(_mm512_mul_epu32(both, _mm512_srli_epi64::<32>(both))) as u64
+        }
+    }
+
+    #[inline(always)]
     fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         // SAFETY: a `self` exists only if the processor has AVX-512; a column has 64 bytes.
         unsafe {

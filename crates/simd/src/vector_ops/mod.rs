@@ -60,6 +60,10 @@ pub trait VectorOps: Copy {
     /// The sums that [`HashKey::line`](crate::HashKey::line) computes for these lines, with these addends.
     fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER];
 
+    /// The sum ([`hash::product`](crate::hash::product)) over the words of one line under a mask. A word whose mask and
+    /// addends are zero adds nothing.
+    fn masked_sum(self, line: &[u8; 64], mask: &[u64; 8], addends: &[u64; 8]) -> u64;
+
     /// Writes the words of eight lines by place.
     fn transpose(self, lines: [&[u8; 64]; TOGETHER], columns: &mut Columns);
 

@@ -46,6 +46,12 @@ impl VectorOps for Scalar {
     }
 
     #[inline(always)]
+    fn masked_sum(self, line: &[u8; 64], mask: &[u64; 8], addends: &[u64; 8]) -> u64 {
+        let words = compare::words(line);
+        (0..8).fold(0, |sum: u64, i| sum.wrapping_add(hash::product(words[i] & mask[i], addends[i])))
+    }
+
+    #[inline(always)]
     fn transpose(self, lines: [&[u8; 64]; TOGETHER], Columns(columns): &mut Columns) {
         for (i, line) in lines.into_iter().enumerate() {
             let words = compare::words(line);

@@ -43,7 +43,7 @@ struct Say<'a> {
     wanted: u32,
 }
 
-type Said = ([bool; 2], u16, u32, [u64; TOGETHER], [[u8; 64]; 2], Columns, [[u32; TOGETHER]; 3]);
+type Said = ([bool; 2], u16, u32, [u64; TOGETHER], u64, [[u8; 64]; 2], Columns, [[u32; TOGETHER]; 3]);
 
 impl Kernel for Say<'_> {
     type Output = Said;
@@ -73,6 +73,7 @@ impl Kernel for Say<'_> {
             ops.signatures(&signatures, wanted as u16 | 0x8000),
             ops.tags(&tags, wanted << 30),
             ops.sums(&words[2], std::array::from_fn(|i| &lines[i])),
+            ops.masked_sum(&lines[0], &mask, &words[2]),
             permuted,
             columns,
             tags_by_words,
@@ -138,6 +139,10 @@ fn the_specification_is_the_definition() {
     let key = HashKey::from_seed(3);
     let sums = Scalar.sums(key.addends_of_line(1), [&line; TOGETHER]);
     assert_eq!(sums, [key.line(1, &compare::words(&line)); TOGETHER]);
+    let (mut mask, mut addends) = ([0; 8], [0; 8]);
+    (mask[3], addends[3]) = (0xff00, key.addends(11));
+    let word = MaskedWord { place: 3, mask: mask[3], addends: addends[3] };
+    assert_eq!(Scalar.masked_sum(&line, &mask, &addends), word.add_to(0, compare::words(&line)[3]));
     let mut permuted = [0; 64];
     let mut keep = [u64::MAX; 8];
     keep[5] = 0;
