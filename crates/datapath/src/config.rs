@@ -10,6 +10,8 @@ use sluice_packet::{BATCH_MAX, VlanLimit};
 pub struct Config {
     /// One PMD for each core named, pinned to it when it runs as a thread. At least one without a main worker.
     pub cores: Vec<usize>,
+    /// Whether the process is the datapath's own: its other threads then keep off the PMDs' cores, if it may use others.
+    pub owns_process: bool,
     /// Whether a main worker serves the queues that a thread can wait for. PMDs exist then only while there are others.
     pub main_worker: bool,
     /// The most packets that go through the stages together, 1 to 32.
@@ -82,6 +84,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             cores: vec![0],
+            owns_process: false,
             main_worker: false,
             batch: 32,
             settings: Settings::default(),

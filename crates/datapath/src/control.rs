@@ -41,6 +41,8 @@ pub(crate) struct Control {
     pub device_statuses: DeviceStatuses,
     /// The cores that PMDs run on while there are any.
     pub cores: Vec<usize>,
+    /// Whether other threads of the process keep off these cores.
+    pub owns_process: bool,
     /// Whether queues on descriptors belong to a main worker.
     pub has_main_worker: bool,
     /// Whether workers run as threads.

@@ -113,6 +113,7 @@ impl Datapath {
             tx_steering: BTreeMap::new(),
             device_statuses: DeviceStatuses::default(),
             cores: config.cores.clone(),
+            owns_process: config.owns_process,
             has_main_worker: config.main_worker,
             is_started: false,
             unpinned: Vec::new(),

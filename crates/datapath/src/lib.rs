@@ -24,6 +24,7 @@ mod compose;
 mod config;
 mod context;
 mod control;
+mod control_cores;
 mod datapath;
 mod device_statuses;
 mod emc_insert;

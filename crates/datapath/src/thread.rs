@@ -1,5 +1,6 @@
 //! Workers as threads: PMDs pinned to their cores, the main worker on any.
 
+use crate::control_cores::{PMD_NAME, allowed};
 use crate::main_worker;
 use crate::numa;
 use crate::pmd::Pmd;
@@ -29,7 +30,7 @@ pub(crate) fn start(mut pmd: Box<Pmd>) -> io::Result<Started> {
     pmd.shared.stop.store(false, Relaxed);
     let (started, has_started) = mpsc::channel();
     let core = pmd.shared.core;
-    let name = core.map_or_else(|| "main-worker".to_owned(), |core| format!("pmd-c{core:02}"));
+    let name = core.map_or_else(|| "main-worker".to_owned(), |core| format!("{PMD_NAME}{core:02}"));
     let handle = Builder::new().name(name).spawn(move || {
         let shared = std::sync::Arc::clone(&pmd.shared);
         let _running = shared.progress.running();
@@ -55,10 +56,10 @@ fn pin(core: usize) -> io::Result<()> {
         return Err(io::Error::other(format!("there is no core {core}")));
     }
     cores.set(core);
-    let usable = rustix::thread::sched_getaffinity(None)?;
+    let usable = allowed();
     rustix::thread::sched_setaffinity(None, &cores).map_err(|e| match usable.is_set(core) {
         true => io::Error::other(format!("core {core} cannot be used: {e}")),
-        false => io::Error::other(format!("there is no core {core} for it, only {}", list(&usable))),
+        false => io::Error::other(format!("there is no core {core} for it, only {}", list(usable))),
     })
 }
 

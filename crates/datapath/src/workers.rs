@@ -9,7 +9,7 @@ use crate::control::{Control, Engine, Worker};
 use crate::load::{Placement, RxqLoad};
 use crate::rxq_assignment::{Dryness, PmdPlace, PolledQueue, RxqAssignment};
 use crate::tuner::Tuner;
-use crate::{Datapath, DatapathError, numa, thread};
+use crate::{Datapath, DatapathError, control_cores, numa, thread};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ impl Datapath {
         let mut control = self.control();
         control.is_started = true;
         control.start_resting()?;
+        control.part_threads();
         Ok(std::mem::take(&mut control.unpinned))
     }
 
@@ -118,6 +119,7 @@ impl Datapath {
             log_pmd(worker.shared.core, "destroyed");
             self.end_worker(control, worker);
         }
+        control.part_threads();
         log_pmds(control);
         Ok(())
     }
@@ -218,6 +220,14 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// Keeps control threads off the PMDs' cores.
+    fn part_threads(&self) {
+        if self.owns_process && self.is_started {
+            let cores: Vec<usize> = self.workers.iter().filter_map(|worker| worker.shared.core).collect();
+            control_cores::keep_off(&cores);
+        }
     }
 
     /// Gives a queue to the worker at that place.

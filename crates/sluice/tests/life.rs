@@ -201,13 +201,6 @@ fn it_ends_by_itself_and_prints_what_it_did() {
 }
 
 #[test]
-fn a_core_the_machine_lacks_is_a_warning() {
-    let daemon = Daemon::start_with(&("[switch]\npmd-cores = [999]\n".to_owned() + &bridge("br0", "f")), &[("f", "")]);
-    assert!(daemon.log().contains("|WARN|PMD 0 is not bound to its core: "), "{}", daemon.log());
-    assert!(daemon.ctl(&["dpif-netdev/pmd-perf-show"]).contains("core_id 999:"));
-}
-
-#[test]
 fn two_switches_do_not_share_a_rundir() {
     let config = PMD.to_owned() + &bridge("br0", "f");
     let daemon = Daemon::start_with(&config, &[("f", "")]);

@@ -158,6 +158,7 @@ impl DesiredState {
         let workers = Workers::of(&self.pmd_cores, self.main_worker);
         sluice_datapath::Config {
             cores: workers.cores,
+            owns_process: true,
             main_worker: workers.has_main,
             settings: settings.lookup,
             governor: settings.governor,

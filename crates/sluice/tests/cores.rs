@@ -1,0 +1,49 @@
+//! Which cores threads run on.
+
+mod common;
+
+use common::{Daemon, bridge};
+use std::fs;
+
+/// The cores of threads by what their status says: those of PMDs, and those of others.
+fn cores(pid: u32) -> (Vec<String>, Vec<String>) {
+    let (mut pmds, mut others) = (Vec::new(), Vec::new());
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+        let threads = if field("Name:").starts_with("pmd-c") { &mut pmds } else { &mut others };
+        threads.push(field("Cpus_allowed_list:").to_owned());
+    }
+    [&mut pmds, &mut others].into_iter().for_each(|cores| {
+        cores.sort();
+        cores.dedup();
+    });
+    (pmds, others)
+}
+
+#[test]
+fn control_threads_keep_off_the_cores_of_pmds() {
+    let allowed = cores(std::process::id()).1.concat();
+    if !["0-1", "0,1"].contains(&&*allowed) && !allowed.starts_with("0-") {
+        return eprintln!("skipped: of the first two cores this process may use {allowed}");
+    }
+    let on = |core: &str| format!("[switch]\npmd-cores = [{core}]\n") + &bridge("br0", "f");
+    let daemon = Daemon::start_with(&on("1"), &[("f", "")]);
+    let without = |core: u32| move |cores: &str| cores.split([',', '-']).all(|named| named.parse() != Ok(core));
+    let (pmds, others) = cores(daemon.pid());
+    assert_eq!(pmds, ["1"]);
+    assert!(others.len() == 1 && without(1)(&others[0]), "{others:?}");
+    // The PMD moves, and the others make way.
+    daemon.configure(&on("0"));
+    daemon.ctl(&["sluice/reload"]);
+    let (pmds, others) = cores(daemon.pid());
+    assert_eq!(pmds, ["0"]);
+    assert!(others.len() == 1 && without(0)(&others[0]), "{others:?}");
+}
+
+#[test]
+fn a_core_the_machine_lacks_is_a_warning() {
+    let daemon = Daemon::start_with(&("[switch]\npmd-cores = [999]\n".to_owned() + &bridge("br0", "f")), &[("f", "")]);
+    assert!(daemon.log().contains("|WARN|PMD 0 is not bound to its core: "), "{}", daemon.log());
+    assert!(daemon.ctl(&["dpif-netdev/pmd-perf-show"]).contains("core_id 999:"));
+}
