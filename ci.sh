@@ -169,11 +169,13 @@ for flag in level=4 inline-8bit-counters pc-table ${FUZZ_COMPARES-trace-compares
     fuzz_flags+=" -Cllvm-args=-sanitizer-coverage-$flag"
 done
 
+# Fuzzing takes what other steps leave of the cores.
 # FUZZ_EXECUTIONS=N goes round the targets until all together have run so often, which is 10^9 in the end. With FUZZ_SEED=0
 # executions of earlier runs count, as fuzz/executions.tsv has them: other seeds repeat themselves.
 step_fuzz() {
     have g++ || { skip fuzz "no C++ compiler for libFuzzer"; return; }
     local target executed=0 before=-1 earlier=0
+    renice -n 19 -p "$BASHPID" >/dev/null
     local -a targets=(${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)})
     [ "${FUZZ_SEED:-1}" != 0 ] || earlier=$(awk -F'\t' '!/^#/ { n += $5 } END { print n + 0 }' fuzz/executions.tsv)
     (cd fuzz && RUSTFLAGS="$fuzz_flags" cargo build -q --release --target x86_64-unknown-linux-gnu) || return 1

@@ -19,11 +19,15 @@ pub fn l2_share() -> usize {
     }
 }
 
+/// Has the second-level cache count as one of so many bytes: for counts that shall be the same on every machine.
+pub fn set_l2(bytes: usize) {
+    SHARE.store(bytes / 2, Ordering::Relaxed);
+}
+
 #[cold]
 fn measure() -> usize {
-    let bytes = if cfg!(debug_assertions) { OF_TESTS } else { l2_bytes().unwrap_or(USUAL) };
-    SHARE.store(bytes / 2, Ordering::Relaxed);
-    bytes / 2
+    set_l2(if cfg!(debug_assertions) { OF_TESTS } else { l2_bytes().unwrap_or(USUAL) });
+    SHARE.load(Ordering::Relaxed)
 }
 
 /// The second-level cache, bytes. Source: Intel's manual, CPUID leaf 4; AMD's, leaf 8000_001D, which has the same form.
