@@ -19,7 +19,7 @@ pub fn l2_share() -> usize {
     }
 }
 
-/// Has the second-level cache count as one of so many bytes: for counts that shall be the same on every machine.
+/// Sets the size of the second-level cache, bytes. Counts of instructions need the same size on every machine.
 pub fn set_l2(bytes: usize) {
     SHARE.store(bytes / 2, Ordering::Relaxed);
 }

@@ -9,10 +9,12 @@
 //! has seen it. Both guests are one thread, which looks at nothing else; when it has lost its core, the packets that were under way
 //! or due meanwhile have no delay that could be told.
 
+use sluice_testkit::frame::udp4;
 use sluice_testkit::vhost_guest::{BUFFERS, Guest, WRITE, feature};
 use sluice_trafficgen::Histogram;
 use std::error::Error;
 use std::io::BufRead;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vm_memory::{Bytes, GuestAddress};
@@ -28,8 +30,9 @@ const APART: u64 = 2048;
 const HEADER: u64 = 12;
 /// Bytes of a frame without checksum.
 const FRAME: usize = 60;
+const UDP_CHECKSUM: Range<usize> = 40..42;
 /// Where a frame has its flow (checksum and source of IPv4), its time, and the trial that it belongs to.
-const FLOW_AT: u64 = 24;
+const FLOW: Range<usize> = 24..30;
 const TIME_AT: u64 = 42;
 const TRIAL_AT: u64 = 50;
 /// What is sent between two looks at the other ring.
@@ -59,8 +62,8 @@ struct Trial {
 struct Pair {
     from: Guest,
     to: Guest,
-    /// By flow: checksum and source address, as a frame has them.
-    flows: Vec<[u8; 6]>,
+    /// By flow: the bytes [`FLOW`] of its frames.
+    flows: Vec<Vec<u8>>,
     /// Packets given to the switch since the ring began.
     sent: u64,
     /// Times are counted from here.
@@ -97,7 +100,7 @@ impl Pair {
     fn new(mut from: Guest, mut to: Guest, flows: u32) -> Result<Self, Box<dyn Error>> {
         for at in 0..SIZE {
             let address = buffer(at.into());
-            from.memory.write_slice(&frame(), GuestAddress(address + HEADER))?;
+            from.memory.write_slice(&frame(0), GuestAddress(address + HEADER))?;
             from.describe(TRANSMIT, at, (address, HEADER as u32 + FRAME as u32, 0, 0));
             // Entries of the ring stay what they are; only its index moves.
             from.offer(TRANSMIT, at);
@@ -110,7 +113,14 @@ impl Pair {
             (0..2).for_each(|ring| guest.start(ring, 0));
             guest.offered_features();
         }
-        Ok(Pair { from, to, flows: (0..flows.max(1)).map(flow).collect(), sent: 0, start: Instant::now(), trial: 0 })
+        Ok(Pair {
+            from,
+            to,
+            flows: (0..flows.max(1)).map(|flow| frame(flow)[FLOW].to_vec()).collect(),
+            sent: 0,
+            start: Instant::now(),
+            trial: 0,
+        })
     }
 
     /// Sends at this rate, packets a second.
@@ -136,8 +146,8 @@ impl Pair {
                 if n < room {
                     self.send(at, next)?;
                 }
-                trial.due += u64::from(at >= counted);
-                trial.refused += u64::from(at >= counted && n >= room);
+                trial.due += u64::from(at >= trial.counted_ns);
+                trial.refused += u64::from(at >= trial.counted_ns && n >= room);
                 next += 1;
             }
             if burst > 0 {
@@ -162,7 +172,7 @@ impl Pair {
     fn send(&mut self, due_ns: u64, number: u64) -> Result<(), Box<dyn Error>> {
         let frame = buffer(self.sent % u64::from(SIZE)) + HEADER;
         let flow = &self.flows[(number % self.flows.len() as u64) as usize];
-        self.from.memory.write_slice(flow, GuestAddress(frame + FLOW_AT))?;
+        self.from.memory.write_slice(flow, GuestAddress(frame + FLOW.start as u64))?;
         self.from.memory.write_obj(due_ns, GuestAddress(frame + TIME_AT))?;
         self.from.memory.write_obj(self.trial, GuestAddress(frame + TRIAL_AT))?;
         self.sent += 1;
@@ -198,24 +208,9 @@ fn buffer(at: u64) -> u64 {
     BUFFERS + at * APART
 }
 
-/// A UDP frame without checksum, whose flow is not filled in.
-fn frame() -> [u8; FRAME] {
-    let mut frame = [0; FRAME];
-    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
-    frame[14..24].copy_from_slice(&[0x45, 0, 0, FRAME as u8 - 14, 0, 0, 0, 0, 64, 17]);
-    frame[30..34].copy_from_slice(&[10, 255, 0, 1]);
-    frame[34..42].copy_from_slice(&[4, 0, 0, 80, 0, FRAME as u8 - 34, 0, 0]);
+/// A flow's UDP frame. Its payload changes, so it has no checksum of UDP.
+fn frame(flow: u32) -> Vec<u8> {
+    let mut frame = udp4((0x0a00_0000 + flow).to_be_bytes(), [10, 255, 0, 1], 1024, 80);
+    frame[UDP_CHECKSUM].fill(0);
     frame
-}
-
-/// Checksum and source address of a flow.
-fn flow(number: u32) -> [u8; 6] {
-    let source = (0x0a00_0000 + number).to_be_bytes();
-    let mut ip = [0; 20];
-    ip.copy_from_slice(&frame()[14..34]);
-    ip[12..16].copy_from_slice(&source);
-    let sum: u32 = ip.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let [high, low] = (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes();
-    [high, low, source[0], source[1], source[2], source[3]]
 }
