@@ -19,11 +19,11 @@ const BATCH_MAX: usize = 64;
 
 /// Flow-mods that have come and are not applied yet. No later request is carried out before them.
 #[derive(Default)]
-pub struct PendingFlowMods(Vec<(Request, Box<FlowModMessage>)>);
+pub struct PendingFlowMods(Vec<(Request, FlowModMessage)>);
 
 impl Connection {
     /// Takes a flow-mod, to be applied together with those that follow it.
-    pub(crate) fn queue_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
+    pub(crate) fn queue_flow_mod(&mut self, request: Request, m: FlowModMessage) {
         if m.buffer_id.is_some() {
             return self.session.refuse(&request, Error::RequestBufferUnknown);
         }
@@ -38,7 +38,7 @@ impl Connection {
     pub(crate) fn carry_out_flow_mods(&mut self) {
         let Some((first, _)) = self.pending.0.first() else { return };
         let by = Some(self.requester(first));
-        let changes: Vec<&FlowMod> = self.pending.0.iter().map(|(_, m)| &m.flow).collect();
+        let changes: Vec<&FlowMod> = self.pending.0.iter().map(|(_, m)| &*m.flow).collect();
         let done = self.switch.ofproto.flow_mods(&self.conn_mgr.bridge, &changes, by, self.switch.now_ms());
         let waiting = std::mem::take(&mut self.pending.0);
         match done {
@@ -91,7 +91,15 @@ impl Connection {
                 return Ok(());
             }
         }
-        let changes = messages().filter_map(|(_, message)| self.change(message));
+        let (mut commands, mut has_groups) = (Vec::new(), false);
+        let changes = messages().filter_map(|(_, message)| {
+            match &message {
+                Message::FlowMod(m) => commands.push(m.flow.command),
+                Message::GroupMod(_) => has_groups = true,
+                _ => {}
+            }
+            self.change(message)
+        });
         let by = Some(self.requester(request));
         let done = self.switch.ofproto.ordered_bundle(&self.conn_mgr.bridge, changes, by, self.switch.now_ms());
         let packets = match done {
@@ -113,13 +121,12 @@ impl Connection {
                 self.session.refuse_bundled(&commit.control, bytes, error);
             }
         }
-        for (_, message) in messages() {
-            if let Message::FlowMod(m) = message {
-                self.flow_mod_report.count(m.flow.command, now_ms());
+        let now_ms = now_ms();
+        commands.into_iter().for_each(|command| self.flow_mod_report.count(command, now_ms));
+        if has_groups {
+            for (bytes, group_mod) in messages().filter(|(_, message)| matches!(message, Message::GroupMod(_))) {
+                self.forward(Header::read(bytes).map_or(0, |header| header.xid), group_mod);
             }
-        }
-        for (bytes, group_mod) in messages().filter(|(_, message)| matches!(message, Message::GroupMod(_))) {
-            self.forward(Header::read(bytes).map_or(0, |header| header.xid), group_mod);
         }
         self.session.bundle_done(request, &commit.control);
         Ok(())
@@ -128,7 +135,7 @@ impl Connection {
     /// The change of the tables that a bundle's message asks for, if any.
     fn change(&self, message: Message) -> Option<BundleChange> {
         match message {
-            Message::FlowMod(m) => Some(BundleChange::Flow(Box::new(m.flow))),
+            Message::FlowMod(m) => Some(BundleChange::Flow(m.flow)),
             Message::GroupMod(m) => Some(BundleChange::Group(*m)),
             Message::PacketOut(m) => Some(BundleChange::Packet(Box::new(self.read_packet_out(&m).ok()??))),
             _ => None,

@@ -72,18 +72,23 @@ impl Match {
         if field.is_wide() {
             return self.set_masked_wide(field.id, value.into(), mask.into());
         }
-        let mut bits = FlowKey::ZERO;
-        field.set_mask(&mut bits, mask);
-        let mut values = FlowKey::ZERO;
+        // The field is written where nothing else is, and then what was there before is put back around its bits.
+        let before = field.spans().map(|span| {
+            let span = span?;
+            let (value, mask) = (span.read(&self.key), span.read(&self.mask));
+            span.write(&mut self.key, 0);
+            span.write(&mut self.mask, 0);
+            Some((span, value, mask))
+        });
+        field.set_mask(&mut self.mask, mask);
         match field.id {
-            FieldId::VlanVid => field.place.write(&mut values, value),
-            _ => field.set(&mut values, value),
+            FieldId::VlanVid => field.place.write(&mut self.key, value),
+            _ => field.set(&mut self.key, value),
         }
-        self.mask.or_with(&bits);
-        for ((line, bits), values) in self.key.lines.iter_mut().zip(&bits.lines).zip(&values.lines) {
-            for ((byte, bit), value) in line.0.iter_mut().zip(bits.0).zip(values.0) {
-                *byte = *byte & !bit | value & bit;
-            }
+        for (span, old_value, old_mask) in before.into_iter().flatten() {
+            let (value, bits) = (span.read(&self.key), span.read(&self.mask));
+            span.write(&mut self.key, old_value & !bits | value & bits);
+            span.write(&mut self.mask, old_mask | bits);
         }
     }
 
@@ -147,6 +152,7 @@ impl Default for Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::FIELDS;
     use crate::layout;
 
     #[test]
@@ -162,6 +168,44 @@ mod tests {
         let m = Match::ANY.with(FieldId::InPort, 0xfffe);
         assert_eq!((m.key.number(layout::IN_PORT), m.mask.number(layout::IN_PORT)), (0xfffe, 0xffff_ffff));
         assert_eq!(m, Match::ANY.with(FieldId::InPortOxm, 0xffff_fffe));
+    }
+
+    /// [`Match::set_masked`] by whole keys.
+    fn set_masked_plainly(to: &mut Match, field: &Field, value: u128, mask: u128) {
+        let (mut bits, mut values) = (FlowKey::ZERO, FlowKey::ZERO);
+        field.set_mask(&mut bits, mask);
+        match field.id {
+            FieldId::VlanVid => field.place.write(&mut values, value),
+            _ => field.set(&mut values, value),
+        }
+        to.mask.or_with(&bits);
+        for ((line, bits), values) in to.key.lines.iter_mut().zip(&bits.lines).zip(&values.lines) {
+            for ((byte, bit), value) in line.0.iter_mut().zip(bits.0).zip(values.0) {
+                *byte = *byte & !bit | value & bit;
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn fields_are_set_as_by_whole_keys(
+            said in proptest::collection::vec((0..FIELDS.len(), proptest::num::u128::ANY, 0..5u8, proptest::num::u128::ANY), 1..12),
+        ) {
+            let (mut fast, mut plain) = (Match::ANY, Match::ANY);
+            for (field, value, how, mask) in said {
+                let field = &FIELDS[field];
+                let mask = match how {
+                    0 => 0,
+                    1 | 2 => field.match_ones(),
+                    _ => mask & field.match_ones(),
+                };
+                if !field.is_wide() {
+                    fast.set_masked(field.id, value, mask);
+                    set_masked_plainly(&mut plain, field, value, mask);
+                    proptest::prop_assert_eq!(&fast, &plain, "{}={:#x}/{:#x}", field.name, value, mask);
+                }
+            }
+        }
     }
 
     #[test]

@@ -192,12 +192,12 @@ mod tests {
 
     fn flow_mod(command: FlowCommand, flow: &str) -> Message {
         let flow = FlowMod::parse(flow, command, &PortNames::NONE).unwrap();
-        Message::FlowMod(Box::new(FlowModMessage {
-            flow,
+        Message::FlowMod(FlowModMessage {
+            flow: Box::new(flow),
             buffer_id: None,
             format: Format::Standard,
             table_in_command: false,
-        }))
+        })
     }
 
     #[test]

@@ -8,8 +8,9 @@ use sluice_openflow::{Format, Message, OptionLengths, Version};
 /// The field that begins with this header in the message of a rule: its value and mask, in hexadecimal.
 fn field(rule: &str, lengths: &OptionLengths, number: u8, is_masked: bool) -> Option<String> {
     let flow = FlowMod::parse(rule, FlowCommand::Add, &PortNames::NONE).unwrap();
-    let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-    let bytes = Message::FlowMod(Box::new(message)).write_with(lengths, Version::V15, 1);
+    let message =
+        FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+    let bytes = Message::FlowMod(message).write_with(lengths, Version::V15, 1);
     let header = [0, 1, number << 1 | u8::from(is_masked)];
     let at = bytes.windows(3).position(|window| window == header)? + 4;
     let value = &bytes[at..at + usize::from(bytes[at - 1])];
@@ -43,7 +44,8 @@ fn matches_and_actions_say_the_length_of_the_mapping() {
         }
     }
     let moved = FlowMod::parse("actions=move:tun_metadata0[0..31]->reg0", FlowCommand::Add, &PortNames::NONE).unwrap();
-    let message = FlowModMessage { flow: moved, buffer_id: None, format: Format::Standard, table_in_command: false };
-    let bytes = Message::FlowMod(Box::new(message)).write_with(&mapped, Version::V15, 1);
+    let message =
+        FlowModMessage { flow: Box::new(moved), buffer_id: None, format: Format::Standard, table_in_command: false };
+    let bytes = Message::FlowMod(message).write_with(&mapped, Version::V15, 1);
     assert!(bytes.windows(4).any(|window| window == [0, 1, 40 << 1, 8]), "the header of a moved field says the length");
 }

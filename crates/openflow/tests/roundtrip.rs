@@ -199,7 +199,8 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowModMessage)> {
             flow.out_group = (deletes && out && !is10).then_some(8);
             // What OpenFlow 1.0's own form cannot match stays out of it.
             let format = if is10 { Format::Nicira } else { Format::Standard };
-            let message = FlowModMessage { flow, buffer_id: None, format, table_in_command: is10 && tid };
+            let message =
+                FlowModMessage { flow: Box::new(flow), buffer_id: None, format, table_in_command: is10 && tid };
             (version, message)
         },
     )
@@ -238,7 +239,7 @@ proptest! {
         let deletes = matches!(flow.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
         let table = flow.table.or((version < Version::V12 || !deletes).then_some(0));
         let fits = check_prerequisites(&flow.actions, &flow.matches, table, version);
-        let message = Message::FlowMod(Box::new(message));
+        let message = Message::FlowMod(message);
         prop_assert_eq!(trip(&message, version), fits.map(|()| message));
     }
 
@@ -394,7 +395,7 @@ proptest! {
     /// A message that is cut off anywhere, or of an unknown version, is an error.
     #[test]
     fn wrong_bytes_are_errors((version, message) in flow_mod(), cut in any::<prop::sample::Index>(), unknown in 7u8..) {
-        let mut bytes = Message::FlowMod(Box::new(message)).write(version, 1);
+        let mut bytes = Message::FlowMod(message).write(version, 1);
         prop_assert!(Message::read(&bytes[..cut.index(bytes.len())], true).is_err());
         bytes[0] = unknown;
         prop_assert_eq!(Message::read(&bytes, true), Err(Error::RequestBadVersion));
@@ -403,7 +404,7 @@ proptest! {
     /// For any bytes, and any change of a valid message, reading ends without a panic.
     #[test]
     fn any_bytes_can_be_read((version, message) in flow_mod(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), junk in bytes()) {
-        let mut bytes = Message::FlowMod(Box::new(message)).write(version, 1);
+        let mut bytes = Message::FlowMod(message).write(version, 1);
         for (at, value) in changes {
             let at = at.index(bytes.len());
             bytes[at] = value;

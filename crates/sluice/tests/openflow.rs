@@ -72,8 +72,9 @@ impl Client {
 
     fn change(&mut self, command: FlowCommand, text: &str) {
         let flow = FlowMod::parse(text, command, &PortNames::NONE).unwrap();
-        let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-        self.say(&Message::FlowMod(Box::new(message)), 7);
+        let message =
+            FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+        self.say(&Message::FlowMod(message), 7);
     }
 
     /// The flows, as lines without counters.

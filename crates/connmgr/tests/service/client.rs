@@ -123,8 +123,9 @@ impl<S: Read + Write> Peer<S> {
     /// A flow-mod as a message.
     pub fn flow_mod(command: FlowCommand, text: &str) -> Message {
         let flow = FlowMod::parse(text, command, &PortNames::NONE).unwrap();
-        let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-        Message::FlowMod(Box::new(message))
+        let message =
+            FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+        Message::FlowMod(message)
     }
 
     /// Changes the rules.

@@ -320,6 +320,11 @@ impl Field {
         }
     }
 
+    /// The whole spans that [`Field::set`] and [`Field::set_mask`] change; of a tunnel's option none.
+    pub(crate) fn spans(&self) -> [Option<Place>; 2] {
+        [Some(self.place.span), self.family().map(|(span, _)| span)].map(|span| span.map(Place::whole))
+    }
+
     /// Takes the field away from a key: an option that is not sent.
     pub fn delete(&self, key: &mut FlowKey) {
         match self.id.tunnel_option() {

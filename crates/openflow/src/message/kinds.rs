@@ -126,9 +126,9 @@ pub(super) fn read(kind: u8, r: &mut Reader<'_>, version: Version, table_in_comm
         PORT_STATUS => Message::PortStatus(Box::new(ports::read_status(r, version)?)),
         PACKET_OUT => Message::PacketOut(Box::new(packet_in::read_out(r, version)?)),
         FLOW_MOD if version == Version::V10 => {
-            Message::FlowMod(Box::new(flow_mod::read10(r, Format::Standard, table_in_command)?))
+            Message::FlowMod(flow_mod::read10(r, Format::Standard, table_in_command)?)
         }
-        FLOW_MOD => Message::FlowMod(Box::new(flow_mod::read(r, version)?)),
+        FLOW_MOD => Message::FlowMod(flow_mod::read(r, version)?),
         _ if version == Version::V10 => return read_v10(kind, r),
         _ => return read_later(kind, r, version),
     })
@@ -248,9 +248,7 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             FLOW_FORMAT_NXM => Format::Nicira,
             _ => return Err(Error::RequestEperm),
         }),
-        experimenter::FLOW_MOD if is10 => {
-            Message::FlowMod(Box::new(flow_mod::read10(r, Format::Nicira, table_in_command)?))
-        }
+        experimenter::FLOW_MOD if is10 => Message::FlowMod(flow_mod::read10(r, Format::Nicira, table_in_command)?),
         experimenter::FLOW_REMOVED if is10 => {
             Message::FlowRemoved(Box::new(flow_removed::read(r, version, Format::Nicira)?))
         }

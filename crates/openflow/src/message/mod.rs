@@ -79,7 +79,7 @@ pub enum Message {
     PacketOut(Box<PacketOut>),
     /// NXT_RESUME resumes a paused packet: its packet-in, with the controller's changes.
     Resume(Box<PacketIn>),
-    FlowMod(Box<FlowModMessage>),
+    FlowMod(FlowModMessage),
     GroupMod(Box<GroupMod>),
     PortMod(PortMod),
     TableMod(TableMod),

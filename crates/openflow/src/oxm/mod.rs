@@ -11,7 +11,7 @@ pub(crate) use entry::{
     put_option, read_entry, read_nxm_field, valid_value,
 };
 pub(crate) use read::{
-    Strictness, read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie,
+    Strictness, read_field_masks, read_fields, read_match, read_match_into, read_nxm_match, read_nxm_match_and_cookie,
 };
 pub(crate) use write::{put_field_masks, put_fields, put_match, put_nxm_match, put_nxm_match_and_cookie};
 

@@ -23,14 +23,20 @@ pub(crate) enum Strictness {
 
 /// Reads a match of OpenFlow 1.1 or later, with its padding.
 pub(crate) fn read_match(r: &mut Reader<'_>, strictness: Strictness) -> Result<Match, Error> {
+    let mut matches = Match::ANY;
+    read_match_into(&mut matches, r, strictness)?;
+    Ok(matches)
+}
+
+/// [`read_match`] into a match of every packet.
+pub(crate) fn read_match_into(matches: &mut Match, r: &mut Reader<'_>, strictness: Strictness) -> Result<(), Error> {
     let mut r2 = r.or(Error::MatchBadLen);
     let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
     match (kind, length) {
         (MATCH_OXM, _) => {}
         (match11::MATCH_STANDARD, match11::MATCH_STANDARD_SIZE) => {
-            let matches = match11::read(&mut r2.part(length - 4)?)?;
-            r.skip(length)?;
-            return Ok(matches);
+            *matches = match11::read(&mut r2.part(length - 4)?)?;
+            return r.skip(length);
         }
         (match11::MATCH_STANDARD, _) => return Err(Error::MatchBadLen),
         _ => return Err(Error::MatchBadType),
@@ -38,7 +44,7 @@ pub(crate) fn read_match(r: &mut Reader<'_>, strictness: Strictness) -> Result<M
     let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
     r2.skip(length.next_multiple_of(8) - length)?;
     r.skip(length.next_multiple_of(8))?;
-    read_all(fields, strictness, false).map(|(matches, ..)| matches)
+    read_all(matches, fields, strictness, false).map(drop)
 }
 
 /// Reads a match in Nicira's format: fields of `length` bytes, padded to a multiple of 8.
@@ -59,21 +65,30 @@ fn read_padded(
 ) -> Result<(Match, u64, u64), Error> {
     let mut padded = r.or(Error::MatchBadLen).part(length.next_multiple_of(8))?;
     r.skip(padded.len())?;
-    read_all(padded.part(length)?, strictness, cookies)
+    let mut matches = Match::ANY;
+    let (cookie, cookie_mask) = read_all(&mut matches, padded.part(length)?, strictness, cookies)?;
+    Ok((matches, cookie, cookie_mask))
 }
 
 /// Reads fields with nothing around them.
 pub(crate) fn read_fields(r: Reader<'_>, strictness: Strictness) -> Result<Match, Error> {
-    read_all(r.or(Error::MatchBadLen), strictness, false).map(|(matches, ..)| matches)
+    let mut matches = Match::ANY;
+    read_all(&mut matches, r.or(Error::MatchBadLen), strictness, false)?;
+    Ok(matches)
 }
 
-fn read_all(mut r: Reader<'_>, strictness: Strictness, cookies: bool) -> Result<(Match, u64, u64), Error> {
-    let mut matches = Match::ANY;
+/// Adds fields to a match. Returns a cookie and its mask, if they are among them.
+fn read_all(
+    matches: &mut Match,
+    mut r: Reader<'_>,
+    strictness: Strictness,
+    cookies: bool,
+) -> Result<(u64, u64), Error> {
     let (mut cookie, mut cookie_mask) = (0, 0);
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            OxmEntry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, strictness)?,
-            OxmEntry::Option { field, bits, .. } => add_option(&mut matches, field, *bits)?,
+            OxmEntry::Field { field, value, mask, .. } => add(matches, field, value, mask, strictness)?,
+            OxmEntry::Option { field, bits, .. } => add_option(matches, field, *bits)?,
             OxmEntry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
             OxmEntry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
             OxmEntry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
@@ -81,7 +96,7 @@ fn read_all(mut r: Reader<'_>, strictness: Strictness, cookies: bool) -> Result<
             OxmEntry::Unknown => {}
         }
     }
-    Ok((matches, cookie, cookie_mask))
+    Ok((cookie, cookie_mask))
 }
 
 fn add(

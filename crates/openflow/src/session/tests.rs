@@ -95,8 +95,9 @@ fn a_secondary_controller_changes_nothing() {
     let mut session = open(Version::V13);
     session.set_role(Role::Secondary);
     let flow = FlowMod::new(FlowCommand::Delete);
-    let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-    let message = Message::FlowMod(Box::new(message)).write(Version::V13, 3);
+    let message =
+        FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+    let message = Message::FlowMod(message).write(Version::V13, 3);
     session.push(&message);
     assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestIsSecondary)));
     let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
@@ -111,8 +112,9 @@ fn a_bundle_waits_for_its_commit() {
     let say = |session: &mut Session, message: Message, xid| session.push(&message.write(Version::V14, xid));
     say(&mut session, Message::BundleControl(control(BundleStep::Open, 3)), 1);
     let flow = FlowMod::new(FlowCommand::Delete);
-    let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-    let inner = Message::FlowMod(Box::new(inner));
+    let inner =
+        FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+    let inner = Message::FlowMod(inner);
     let add = |xid| BundleAdd { id: 5, flags: 3, message: inner.write(Version::V14, xid) };
     say(&mut session, Message::BundleAdd(add(2)), 2);
     say(&mut session, Message::BundleAdd(add(9)), 3);
@@ -131,12 +133,12 @@ fn a_bundle_waits_for_its_commit() {
 fn a_bundle_has_so_many_packets_at_most() {
     let mut session = open(Version::V14);
     let flow = FlowModMessage {
-        flow: FlowMod::new(FlowCommand::Delete),
+        flow: Box::new(FlowMod::new(FlowCommand::Delete)),
         buffer_id: None,
         format: Format::Standard,
         table_in_command: false,
     };
-    let flow = Message::FlowMod(Box::new(flow));
+    let flow = Message::FlowMod(flow);
     let packet = PacketOut { buffer_id: None, metadata: Match::ANY, actions: Vec::new(), data: vec![0; 60] };
     let packet = Message::PacketOut(Box::new(packet));
     let mut add = |inner: &Message, xid| {
@@ -178,8 +180,9 @@ fn table_254_is_refused_when_its_flow_mod_comes() {
     let mut session = open(Version::V14);
     let mut flow = FlowMod::new(FlowCommand::Add);
     flow.table = Some(N_TABLES);
-    let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-    let inner = Message::FlowMod(Box::new(inner)).write(Version::V14, 3);
+    let inner =
+        FlowModMessage { flow: Box::new(flow), buffer_id: None, format: Format::Standard, table_in_command: false };
+    let inner = Message::FlowMod(inner).write(Version::V14, 3);
     session.push(&inner);
     assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestEperm)));
     session.push(&Message::BundleAdd(BundleAdd { id: 5, flags: 2, message: inner }).write(Version::V14, 3));
