@@ -34,7 +34,7 @@ impl Prefixes {
     }
 
     /// Bit `n - 1` is set if a prefix of `n` bits matches, and possibly if none does.
-    #[inline]
+    #[inline(always)]
     pub fn lengths(&self, pool: &NodePool, value: u128) -> u128 {
         let mut ends = [0; STEPS];
         let mut below = self.root;

@@ -16,8 +16,6 @@ use arrayvec::ArrayVec;
 use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
-use sluice_simd::isa::Kernel;
-use sluice_simd::{Isa, VectorOps};
 use std::ops::Range;
 
 /// The prefix fields.
@@ -155,8 +153,10 @@ impl Pruning {
     }
 
     /// Calls `ask` with the places of the listed subtables that can match, until it returns true.
-    #[inline]
-    pub fn survivors(&self, isa: Isa, nodes: &NodePool, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
+    ///
+    /// Inlined, so that it is compiled for the caller's instruction set.
+    #[inline(always)]
+    pub fn survivors(&self, nodes: &NodePool, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
         let mut matching = [0; FIELDS.len()];
         let mut combinations = 1;
         // The combination, if there is one alone.
@@ -180,13 +180,7 @@ impl Pruning {
             return;
         }
         if combinations > COMBINATIONS {
-            let unions = self.unions(&matching);
-            return isa.run(Survivors {
-                unions: &unions,
-                blocks: self.index.words().div_ceil(64),
-                index: &self.index,
-                ask,
-            });
+            return self.unions(&matching).places(&self.index, ask);
         }
         let (all, n) = self.combinations(&matching);
         for lengths in &all[..n] {
@@ -216,7 +210,7 @@ impl Pruning {
         (all, n)
     }
 
-    #[inline]
+    #[inline(always)]
     fn unions(&self, matching: &[u128; FIELDS.len()]) -> Unions<'_> {
         let mut unions = Unions::default();
         let mut sizes = [0; FIELDS.len()];
@@ -249,41 +243,32 @@ impl FieldIndex {
     }
 }
 
-/// Calls `ask` for every subtable in the intersection of all unions; compiled for each instruction set.
-struct Survivors<'a, F> {
-    unions: &'a Unions<'a>,
-    /// The number of words in a summary.
-    blocks: usize,
-    index: &'a PruneIndex,
-    ask: F,
-}
-
-impl<F: FnMut(u32) -> bool> Kernel for Survivors<'_, F> {
-    type Output = ();
-
+impl Unions<'_> {
+    /// Calls `ask` for every subtable in the intersection of all unions, until it returns true.
     #[inline(always)]
-    fn run<V: VectorOps>(mut self, _: V) {
-        for block in 0..self.blocks {
-            let mut words = self.unions.words(block);
+    fn places(&self, index: &PruneIndex, mut ask: impl FnMut(u32) -> bool) {
+        // A summary has a bit for each word.
+        for block in 0..index.words().div_ceil(64) {
+            let mut words = self.words(block);
             while words != 0 {
                 let in_block = words.trailing_zeros() as usize / LINE_WORDS;
                 words &= !(0xff << (in_block * LINE_WORDS));
                 let line = block * 64 / LINE_WORDS + in_block;
-                let Line(found) = self.unions.line(line);
+                let Line(found) = self.line(line);
                 for (i, word) in found.iter().enumerate() {
                     for bit in bits(*word) {
                         let bit = ((line * LINE_WORDS + i) * 64 + bit) as u32;
-                        if self.index.subtables(bit).any(|place| (self.ask)(place)) {
-                            return;
+                        for place in index.subtables(bit) {
+                            if ask(place) {
+                                return;
+                            }
                         }
                     }
                 }
             }
         }
     }
-}
 
-impl Unions<'_> {
     /// The words of block `block`, 64 of them, that may be non-zero in all unions.
     #[inline(always)]
     fn words(&self, block: usize) -> u64 {
@@ -306,7 +291,8 @@ impl Unions<'_> {
         for field in &self.fields {
             let mut any = [0; LINE_WORDS];
             for set in &self.sets[field.clone()] {
-                let Some(Line(words)) = set.lines.get(line) else { continue };
+                // By value: as a line, which is aligned, and not as words.
+                let Some(&Line(words)) = set.lines.get(line) else { continue };
                 for i in 0..LINE_WORDS {
                     any[i] |= words[i];
                 }
@@ -385,7 +371,7 @@ mod tests {
         pruning.list(3, &live.mask);
         let found = |pruning: &Pruning, nodes: &NodePool, flow: &MegaflowMatch| {
             let mut places = Vec::new();
-            pruning.survivors(Isa::best(), nodes, &flow.key, |place| {
+            pruning.survivors(nodes, &flow.key, |place| {
                 places.push(place);
                 false
             });
@@ -425,7 +411,7 @@ mod tests {
             let mut key = flow(8).key;
             key.set(layout::NW_DST, &[20, 0, 0, last]);
             let mut asked = 0;
-            pruning.survivors(Isa::best(), &nodes, &key, |_| {
+            pruning.survivors(&nodes, &key, |_| {
                 asked += 1;
                 false
             });

@@ -148,14 +148,6 @@ impl Subtable {
         self.index.first_id(tag).into_iter().for_each(|id| flows.prefetch(id));
     }
 
-    /// Looks up one packet, whose tag here is `tag`.
-    #[inline]
-    pub fn find<'g>(&mut self, key: &PacketKey, tag: u32, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
-        let flow = self.index.find(tag, |id| flows.get(id).filter(|flow| flow.contains(key)));
-        self.hits += u64::from(flow.is_some());
-        flow
-    }
-
     /// The tag of a packet's key in this subtable.
     #[inline]
     pub fn tag_of(&self, key: &PacketKey) -> u32 {

@@ -255,34 +255,25 @@ impl TupleSpace {
         let mut left = batch.isa.run(in_turn);
         let Some(pruning) = &self.pruning else { return left };
         let mut ahead = Ahead::new();
-        ahead.fetch(pruning, &search.nodes, subtables, first, batch, left);
+        let nodes = &search.nodes;
+        let find =
+            InLeft { batch, hits, subtables: &mut *subtables, pruning, nodes, first, ahead: &mut ahead, miss: left };
+        let found = batch.isa.run(find);
         for i in left {
-            let mut n = asked as u64;
-            let mut ask = |place: u32, tag: Option<u32>| {
-                n += 1;
-                let subtable = subtables[place as usize].as_mut()?;
-                subtable.find(&batch.keys[i], tag.unwrap_or_else(|| subtable.tag_of(&batch.keys[i])), batch.flows)
-            };
-            let mut hit = ahead.tags[i].iter().zip(&ahead.places[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
-            if hit.is_none() && ahead.places[i].is_full() {
-                let mut skip = AHEAD;
-                pruning.survivors(batch.isa, &search.nodes, &batch.keys[i], |place| {
-                    if first.contains(&place) {
-                        return false;
-                    }
-                    if skip > 0 {
-                        skip -= 1;
-                        return false;
-                    }
-                    hit = ask(place, None);
-                    hit.is_some()
-                });
-            }
-            if hit.is_some() {
+            let mut n = asked as u64 + ahead.asked[i];
+            if !found.contains(i) {
+                if !ahead.places[i].is_full() {
+                    continue;
+                }
+                let (hit, further) = batch.isa.run(InFurther { batch, subtables, pruning, nodes, first, i });
+                if hit.is_none() {
+                    continue;
+                }
                 hits[i] = hit;
-                left.remove(i);
-                search.probes += n;
+                n += further;
             }
+            left.remove(i);
+            search.probes += n;
         }
         left
     }
@@ -330,36 +321,50 @@ impl TupleSpace {
     }
 }
 
-/// For each packet, the first subtables that pruning leaves, and the packet's tag in each of them.
+/// For each packet, the first subtables that pruning leaves, the packet's tag in each of them, and how many were asked.
 ///
 /// Filled in place: as the result of a function it was copied, 147 instructions a batch (2026-11-22).
 struct Ahead {
     places: [ArrayVec<u32, AHEAD>; BATCH_MAX],
     tags: [[u32; AHEAD]; BATCH_MAX],
+    asked: [u64; BATCH_MAX],
 }
 
 impl Ahead {
     #[inline(always)]
     fn new() -> Ahead {
-        Ahead { places: std::array::from_fn(|_| ArrayVec::new_const()), tags: [[0; AHEAD]; BATCH_MAX] }
+        Ahead {
+            places: std::array::from_fn(|_| ArrayVec::new_const()),
+            tags: [[0; AHEAD]; BATCH_MAX],
+            asked: [0; BATCH_MAX],
+        }
     }
+}
 
-    /// Finds them for the packets of `miss`, except for subtables in `first`, and prefetches what a search there reads.
-    /// Proceeds stage by stage for the whole batch, so that the packets' cache misses overlap.
+/// A search for the packets of `miss` in the first subtables that pruning leaves, except for those in `first`. Writes `hits`
+/// and returns the packets that match.
+struct InLeft<'s, 'k, 'g> {
+    batch: &'s LookupBatch<'k, 'g>,
+    hits: &'s mut Hits<'g>,
+    subtables: &'s mut [Option<Subtable>],
+    pruning: &'s Pruning,
+    nodes: &'s NodePool,
+    first: &'s [u32],
+    ahead: &'s mut Ahead,
+    miss: BatchMask,
+}
+
+impl Kernel for InLeft<'_, '_, '_> {
+    type Output = BatchMask;
+
+    // Stage by stage for the whole batch, so that the packets' cache misses overlap.
     #[inline(always)]
-    fn fetch(
-        &mut self,
-        pruning: &Pruning,
-        nodes: &NodePool,
-        subtables: &[Option<Subtable>],
-        first: &[u32],
-        batch: &LookupBatch<'_, '_>,
-        miss: BatchMask,
-    ) {
-        let Ahead { places, tags } = self;
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        let InLeft { batch, hits, subtables, pruning, nodes, first, ahead, miss } = self;
+        let Ahead { places, tags, asked } = ahead;
         for i in miss {
             let places = &mut places[i];
-            pruning.survivors(batch.isa, nodes, &batch.keys[i], |place| {
+            pruning.survivors(nodes, &batch.keys[i], |place| {
                 if !first.contains(&place) {
                     places.push(place);
                     prefetch::read(&subtables[place as usize]);
@@ -370,7 +375,7 @@ impl Ahead {
         for i in miss {
             for (tag, place) in tags[i].iter_mut().zip(&places[i]) {
                 let Some(subtable) = &subtables[*place as usize] else { continue };
-                *tag = subtable.tag_of(&batch.keys[i]);
+                *tag = subtable.tag_of_with(ops, &batch.keys[i]);
                 subtable.prefetch(*tag);
             }
         }
@@ -381,6 +386,58 @@ impl Ahead {
                 }
             }
         }
+        let mut found = BatchMask::NONE;
+        for i in miss {
+            for (tag, place) in tags[i].iter().zip(&places[i]) {
+                asked[i] += 1;
+                let Some(subtable) = &mut subtables[*place as usize] else { continue };
+                let hit = subtable.find_with(ops, i, *tag, batch);
+                if hit.is_some() {
+                    hits[i] = hit;
+                    subtable.hits += 1;
+                    found.insert(i);
+                    break;
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A search for packet `i` in the subtables that pruning leaves, from the one after [`AHEAD`] of them on. Returns the megaflow
+/// and how many were asked.
+struct InFurther<'s, 'k, 'g> {
+    batch: &'s LookupBatch<'k, 'g>,
+    subtables: &'s mut [Option<Subtable>],
+    pruning: &'s Pruning,
+    nodes: &'s NodePool,
+    first: &'s [u32],
+    i: usize,
+}
+
+impl<'g> Kernel for InFurther<'_, '_, 'g> {
+    type Output = (Option<&'g Megaflow>, u64);
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, ops: V) -> Self::Output {
+        let InFurther { batch, subtables, pruning, nodes, first, i } = self;
+        let key = &batch.keys[i];
+        let (mut hit, mut seen, mut asked) = (None, 0, 0);
+        pruning.survivors(nodes, key, |place| {
+            if first.contains(&place) {
+                return false;
+            }
+            seen += 1;
+            if seen <= AHEAD {
+                return false;
+            }
+            asked += 1;
+            let Some(subtable) = &mut subtables[place as usize] else { return false };
+            hit = subtable.find_with(ops, i, subtable.tag_of_with(ops, key), batch);
+            subtable.hits += u64::from(hit.is_some());
+            hit.is_some()
+        });
+        (hit, asked)
     }
 }
 
