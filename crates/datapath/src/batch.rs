@@ -54,6 +54,8 @@ pub(crate) struct Batch<'m, 'g> {
     pub known: BatchMask,
     /// Packets with a composed entry, until they are replayed. Their hit is the first megaflow of its path.
     pub composed: BatchMask,
+    /// Packets of flows by which it is told whether the search for composed entries pays.
+    pub sampled: BatchMask,
     /// The paths of packets that were found in `composed`.
     pub paths: &'m mut [PathHint; BATCH_MAX],
     /// Packets that left their path: they take another pass, with their keys as they are.
@@ -126,6 +128,7 @@ impl BatchMemory {
             emc_users: BatchMask::NONE,
             known: BatchMask::NONE,
             composed: BatchMask::NONE,
+            sampled: BatchMask::NONE,
             paths: &mut self.paths,
             diverged: BatchMask::NONE,
             is_recirculated: false,

@@ -1,9 +1,10 @@
 //! One PMD's composed entries: find, replay, record.
 
 use super::ahead::Ahead;
-use super::path::{Endpoints, Hop, Path, Paths, is_eligible};
+use super::path::{Endpoints, HashedWords, Hop, PROTO, Path, Paths, is_eligible};
 use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
+use super::sample::Sample;
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
@@ -14,19 +15,12 @@ use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
 use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::Megaflow;
-use sluice_packet::{BatchMask, Packet};
+use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::finish;
 use sluice_simd::isa::Kernel;
 use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
 use sluice_sync::Slots;
 use std::sync::Arc;
-
-/// Packets after which it is decided whether searching has paid.
-const WINDOW: u32 = 4096;
-/// One in this many packets must find an entry.
-const FOUND_OF: u32 = 16;
-/// Otherwise this many windows pass without a search.
-const PAUSE: u32 = 32;
 
 /// One PMD's composed entries.
 pub(crate) struct Composer {
@@ -39,11 +33,7 @@ pub(crate) struct Composer {
     pops: KnownPops,
     /// Whether a path that was found last has several `ct`.
     has_long: bool,
-    /// Packets searched for in this window, and found.
-    searched: u32,
-    found: u32,
-    /// Packets left that are not searched for.
-    paused: u32,
+    sample: Sample,
 }
 
 /// The result of a replay.
@@ -84,9 +74,7 @@ impl Composer {
             recorder: PathRecorder::default(),
             pops: KnownPops::default(),
             has_long: false,
-            searched: 0,
-            found: 0,
-            paused: 0,
+            sample: Sample::default(),
         }
     }
 
@@ -99,7 +87,7 @@ impl Composer {
     }
 
     fn clear(&mut self) {
-        (self.table, self.paths) = (EntryTable::default(), Paths::default());
+        (self.table, self.paths, self.sample) = (EntryTable::default(), Paths::default(), Sample::default());
         self.pops.clear();
     }
 
@@ -108,19 +96,23 @@ impl Composer {
     #[inline]
     pub fn find<'g>(&mut self, isa: Isa, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         (batch.known, batch.composed, batch.diverged) = (BatchMask::NONE, BatchMask::NONE, BatchMask::NONE);
+        batch.sampled = BatchMask::NONE;
         if !batch.begins_path {
             return;
         }
         if !batch.is_recirculated {
             self.pops.find(isa, batch, context);
         }
-        if batch.known == batch.all() || self.table.is_empty() || self.is_paused(batch.packets.len()) {
+        if batch.known == batch.all() || self.table.is_empty() {
+            return;
+        }
+        if self.sample.is_alone() && self.conntrack.connections() == 0 {
             return;
         }
         self.has_long = isa.run(Find { composer: self, batch, flows: context.flows });
         let found = batch.composed.len();
-        self.searched += batch.packets.len() as u32;
-        self.found += found as u32;
+        let of_sample = BatchMask(batch.composed.0 & batch.sampled.0);
+        self.sample.learn(batch.sampled.len(), of_sample.len(), self.level == Level::Auto);
         for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
             context.tally[counter] += found as u64;
         }
@@ -129,26 +121,35 @@ impl Composer {
     /// Whether a path that was found has several `ct`.
     #[inline(always)]
     fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) -> bool {
-        let n = batch.packets.len();
-        let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
+        let (n, all) = (batch.packets.len(), batch.all());
+        let keys = &*batch.keys;
+        // The lookup behind may have hashes of its own already, which a search for the sample alone leaves.
+        let mut of_sample = [0; BATCH_MAX];
+        let is_alone = self.sample.is_alone();
+        let hashes = if is_alone { &mut of_sample } else { &mut *batch.hashes };
         if batch.is_recirculated {
             for (hash, key) in hashes[..n].iter_mut().zip(keys) {
                 *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
                 self.table.prefetch(*hash);
             }
+        } else if is_alone {
+            hashes[..n].iter_mut().zip(keys).for_each(|(hash, key)| *hash = hash_of_line(&self.secret, key));
         } else if batch.hash_kind != HashKind::Endpoints {
             // A packet just received came by no tunnel.
             self.hash_and_prefetch(&keys[..n], hashes);
         }
-        batch.hash_kind = HashKind::Endpoints;
+        if !is_alone {
+            batch.hash_kind = HashKind::Endpoints;
+        }
         debug_assert!(
             batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_line(&self.secret, &keys[i])),
             "the hashes are of these packets"
         );
+        batch.sampled = Sample::of(&hashes[..n]);
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
         let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
         let mut has_long = false;
-        for i in 0..n {
+        for i in if is_alone { batch.sampled } else { all } {
             let words = compare::words(&keys[i].lines[0].0);
             let Some((hint, conn)) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
             let (path, first) = match last {
@@ -177,7 +178,7 @@ impl Composer {
     /// Whether packets just received are searched for before anything else is asked.
     #[inline]
     pub fn is_asked_first(&self) -> bool {
-        !self.table.is_empty() && self.paused == 0 && !self.knows_pops()
+        !self.table.is_empty() && !self.sample.is_alone() && !self.knows_pops()
     }
 
     /// Whether the entries are more than the second-level cache holds, and so prefetched while packets are still read.
@@ -198,20 +199,6 @@ impl Composer {
             *hash = hash_of_line(&self.secret, key);
             self.table.prefetch(*hash);
         }
-    }
-
-    /// Whether no packet is searched for at present, because few were found lately.
-    #[inline]
-    fn is_paused(&mut self, n: usize) -> bool {
-        if self.searched >= WINDOW {
-            if self.level == Level::Auto && self.found < WINDOW / FOUND_OF {
-                self.paused = WINDOW * PAUSE;
-            }
-            (self.searched, self.found) = (0, 0);
-        }
-        let is_paused = self.paused != 0;
-        self.paused = self.paused.saturating_sub(n as u32);
-        is_paused
     }
 
     /// Replays the packets that have a path. None is `composed` afterwards: those that were not replayed meet their first
@@ -363,7 +350,7 @@ impl Composer {
             return;
         }
         self.recorder.clear();
-        if self.level != Level::Off && self.paused == 0 && self.conntrack.connections() != 0 {
+        if self.level != Level::Off && self.conntrack.connections() != 0 {
             self.begin_recordings(batch);
         }
     }
@@ -374,7 +361,8 @@ impl Composer {
     }
 
     fn begin_recordings(&mut self, batch: &Batch<'_, '_>) {
-        for i in BatchMask(batch.all().0 & !batch.composed.0) {
+        let recorded = if self.sample.is_alone() { batch.sampled } else { batch.all() };
+        for i in BatchMask(recorded.0 & !batch.composed.0) {
             let Some(flow) = batch.hits[i].filter(|flow| only_ct(flow).is_some()) else { continue };
             let key = &batch.keys[i];
             let hash = hash_of(&self.secret, key);
@@ -408,8 +396,16 @@ impl Composer {
             if self.paths.is_exhausted() {
                 self.clear();
             }
+            debug_assert!(
+                hash_of_entry(&self.secret, &recorded.path, recorded.endpoints)
+                    .is_none_or(|hash| hash == recorded.hash),
+                "an entry moves to where it is searched for"
+            );
             let id = self.paths.intern(recorded.path);
             self.table.insert(recorded.hash, recorded.endpoints, id, recorded.conns);
+            // With every new entry, so that a table that grows is ready when an eighth as many have come as it had buckets.
+            let (paths, secret) = (&self.paths, &self.secret);
+            self.table.split_some(|path, endpoints| hash_of_entry(secret, paths.get(path)?, endpoints));
         }
     }
 
@@ -464,16 +460,28 @@ fn hash_of(secret: &HashKey, key: &PacketKey) -> u64 {
     hash_of_line(secret, key) ^ hash_of_tunnel(secret, key)
 }
 
+/// The hash of an entry's packets, if its path tells it.
+fn hash_of_entry(secret: &HashKey, path: &Path, endpoints: Endpoints) -> Option<u64> {
+    let HashedWords { first, last, tunnel } = path.hashed_words()?;
+    let line = hash_of_words(secret, first, endpoints.addresses, u64::from(endpoints.ports) << 32 | last);
+    Some(line ^ tunnel.map_or(0, |word| hash_of_tunnel_word(secret, word)))
+}
+
 /// That of line 0: without a branch, so that a loop of it becomes vectors.
 #[inline(always)]
 fn hash_of_line(secret: &HashKey, key: &PacketKey) -> u64 {
     /// Protocol and ports in the last word.
-    const PROTO_AND_PORTS: u64 = 0xffff_ffff_0000_00ff;
+    const PROTO_AND_PORTS: u64 = PROTO | 0xffff_ffff << 32;
 
     let words = compare::words(&key.lines[0].0);
+    hash_of_words(secret, words[0], words[6], words[7] & PROTO_AND_PORTS)
+}
+
+/// The same by the words: the port of arrival, the addresses, protocol and ports.
+#[inline(always)]
+fn hash_of_words(secret: &HashKey, first: u64, addresses: u64, last: u64) -> u64 {
     let product = |place: usize, word| hash::product(word, secret.addends(place));
-    let sum = product(0, words[0]).wrapping_add(product(6, words[6]));
-    finish(sum.wrapping_add(product(7, words[7] & PROTO_AND_PORTS)))
+    finish(product(0, first).wrapping_add(product(6, addresses)).wrapping_add(product(7, last)))
 }
 
 /// That of the tunnel's key; 0 without a tunnel.
@@ -486,5 +494,9 @@ fn hash_of_tunnel(secret: &HashKey, key: &PacketKey) -> u64 {
         return 0;
     }
     let words = compare::words(&key.lines[layout::TUN_ID.line()].0);
-    finish(hash::product(words[0], secret.addends(layout::TUN_ID.offset / 8)))
+    hash_of_tunnel_word(secret, words[0])
+}
+
+fn hash_of_tunnel_word(secret: &HashKey, word: u64) -> u64 {
+    finish(hash::product(word, secret.addends(layout::TUN_ID.offset / 8)))
 }

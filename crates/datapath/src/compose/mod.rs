@@ -34,6 +34,7 @@ mod composer;
 mod path;
 mod pops;
 mod recorder;
+mod sample;
 mod table;
 
 pub(crate) use composer::Composer;

@@ -58,6 +58,20 @@ struct TunnelLines {
 /// (60 bytes) take no path.
 const TUNNEL: [usize; 2] = [layout::TUN_ID.line(), layout::OPTIONS_LINE];
 
+/// The protocol in the last word of line 0.
+pub(super) const PROTO: u64 = bits(layout::NW_PROTO);
+
+/// What the hash of an entry takes from its path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HashedWords {
+    /// The first word of line 0.
+    pub first: u64,
+    /// The protocol in the last one, without the ports.
+    pub last: u64,
+    /// The first word of the tunnel's line, if its packets came by one.
+    pub tunnel: Option<u64>,
+}
+
 /// What the presence byte may say of a packet with a tunnel's fields, or with options too.
 const BY_TUNNEL: [u64; 2] = [1 << TUNNEL[0], 1 << TUNNEL[0] | 1 << TUNNEL[1]];
 
@@ -81,8 +95,7 @@ impl Hop {
 
 /// Bits of line 0, by word, that every path matches on: port and recirculation id; connection fields and presence
 /// (none); Ethernet type; protocol and fragment.
-const ALWAYS: [u64; 8] =
-    [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, bits(layout::NW_PROTO) | bits(layout::NW_FRAG)];
+const ALWAYS: [u64; 8] = [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, PROTO | bits(layout::NW_FRAG)];
 /// Bits that `ct` and `recirc` write. What later megaflows match of them is in the hops' metadata.
 const WRITTEN: [u64; 8] = [bits(layout::RECIRC_ID), 0, u64::MAX, 0, 0, 0, 0, 0];
 
@@ -140,6 +153,16 @@ impl Path {
         // Line 0 tells which further lines there are: those of the path, all of them or none.
         ops.masked_eq(&key.lines[0].0, &self.mask, &self.key)
             && self.tunnel.as_ref().is_none_or(|tunnel| tunnel.fits(key))
+    }
+
+    /// What the hashes of its entries have in common; `None` if it does not match on all of that.
+    pub fn hashed_words(&self) -> Option<HashedWords> {
+        let tunnel = match &self.tunnel {
+            Some(tunnel) if compare::words(&tunnel.mask[0].0)[0] != u64::MAX => return None,
+            Some(tunnel) => Some(compare::words(&tunnel.key[0].0)[0]),
+            None => None,
+        };
+        Some(HashedWords { first: self.key[0], last: self.key[7] & PROTO, tunnel })
     }
 
     /// Its hops.
