@@ -4,7 +4,7 @@ use super::ahead::Ahead;
 use super::path::{Endpoints, HashedWords, Hop, PROTO, Path, Paths, is_eligible};
 use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
-use super::sample::Sample;
+use super::sample::{Found, Sample};
 use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
@@ -110,11 +110,13 @@ impl Composer {
             return;
         }
         self.has_long = isa.run(Find { composer: self, batch, flows: context.flows });
-        let found = batch.composed.len();
-        let of_sample = BatchMask(batch.composed.0 & batch.sampled.0);
-        self.sample.learn(batch.sampled.len(), of_sample.len(), self.level == Level::Auto);
+        let of = |packets: BatchMask| Found {
+            packets: packets.len() as u32,
+            found: BatchMask(packets.0 & batch.composed.0).len() as u32,
+        };
+        self.sample.learn(of(batch.all()), of(batch.sampled), self.level == Level::Auto);
         for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
-            context.tally[counter] += found as u64;
+            context.tally[counter] += batch.composed.len() as u64;
         }
     }
 

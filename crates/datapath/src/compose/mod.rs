@@ -23,6 +23,8 @@
 //! every packet. Packets of other connections may be tracked before one that takes the passes one by one, and what NAT may
 //! change in that is told in module `ahead`. What is sent stays in order.
 //!
+//! While too few packets have an entry, only some flows are searched for and recorded, which tell when it pays: module `sample`.
+//!
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
 //! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!

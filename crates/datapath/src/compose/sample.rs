@@ -1,42 +1,57 @@
-//! Whether the search for composed entries pays, told by some of the flows.
+//! Whether the search for composed entries pays.
 //!
-//! The flows of the sample are searched for and recorded at all times, so their entries are there when their packets come again.
-//! The others are, as long as enough of the sample's packets are found. When all flows were searched for a while and then none,
-//! a hundred thousand connections in turn hardly ever met an entry of theirs: it took 50 such turns, two seconds, until
-//! enough were found.
+//! It does if enough packets have an entry, or enough of a sample's: the flows of the sample are searched for and recorded at all
+//! times, so their entries are there when their packets come again. Otherwise the others rest for a while. By the time alone,
+//! without a sample, a hundred thousand connections in turn hardly ever met an entry of theirs: it took 50 rests, two
+//! seconds, until enough were found. By the sample alone, a few large flows might have none in it.
 
 use sluice_packet::BatchMask;
 
 /// One in this many flows is of the sample.
-const ONE_IN: u64 = 32;
-/// Packets of the sample after which it is decided.
-const WINDOW: u32 = 256;
-/// One in this many of them must find an entry.
+const ONE_IN: u64 = 64;
+/// Packets after which it is decided whether the search has paid.
+const WINDOW: u32 = 4096;
+/// Packets of the sample after which the others no longer rest, if that pays.
+const SAMPLE_WINDOW: u32 = 256;
+/// One in this many must have an entry.
 const FOUND_OF: u32 = 16;
+/// Packets of which those outside the sample rest.
+const REST: u32 = 64 * WINDOW;
 
-/// What the sample has shown.
+/// What the search has found lately.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// Whether its flows alone are searched for.
+    /// Whether the others rest.
     is_alone: bool,
-    /// Its packets that were searched for in this window, and found.
-    searched: u32,
-    found: u32,
+    all: Found,
+    own: Found,
+}
+
+/// Packets in a window, and those that had an entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    pub packets: u32,
+    pub found: u32,
+}
+
+impl Found {
+    fn add(&mut self, other: Found) {
+        self.packets += other.packets;
+        self.found += other.found;
+    }
+
+    fn pays(self) -> bool {
+        self.found != 0 && self.found >= self.packets / FOUND_OF
+    }
 }
 
 impl Sample {
-    /// Whether flows of that hash are of it. By the high bits: an entry's place is told by the low ones.
-    #[inline(always)]
-    fn has(hash: u64) -> bool {
-        hash < (u64::MAX / ONE_IN)
-    }
-
-    /// The packets of it, by the hashes of all packets.
+    /// The packets of it, by the hashes of all packets: by their high bits, since the low ones tell the places of entries.
     #[inline(always)]
     pub fn of(hashes: &[u64]) -> BatchMask {
         let mut packets = 0;
         for (i, hash) in hashes.iter().enumerate() {
-            packets |= u32::from(Sample::has(*hash)) << i;
+            packets |= u32::from(*hash < u64::MAX / ONE_IN) << i;
         }
         BatchMask(packets)
     }
@@ -47,15 +62,17 @@ impl Sample {
         self.is_alone
     }
 
-    /// Learns how many of its packets were searched for and found. If the others' search may end, `may_pause`, it decides
-    /// after a while about that.
+    /// Learns what was found of all packets, and of its own. The others rest only if they may.
     #[inline]
-    pub fn learn(&mut self, searched: usize, found: usize, may_pause: bool) {
-        self.searched += searched as u32;
-        self.found += found as u32;
-        if self.searched >= WINDOW {
-            let pays = self.found >= self.searched / FOUND_OF;
-            *self = Sample { is_alone: may_pause && !pays, ..Sample::default() };
+    pub fn learn(&mut self, all: Found, own: Found, may_rest: bool) {
+        self.all.add(all);
+        self.own.add(own);
+        if self.all.packets >= if self.is_alone { REST } else { WINDOW } {
+            let pays = self.all.pays() || self.own.pays();
+            *self = Sample { is_alone: may_rest && !self.is_alone && !pays, ..Sample::default() };
+        } else if self.is_alone && self.own.packets >= SAMPLE_WINDOW {
+            let all = if self.own.pays() { Found::default() } else { self.all };
+            *self = Sample { is_alone: !self.own.pays(), all, own: Found::default() };
         }
     }
 }
@@ -65,49 +82,63 @@ mod tests {
     use super::*;
     use sluice_simd::hash::splitmix64;
 
-    /// A search of flows in turn, each of which has an entry once it was recorded; how many packets it takes until all are
-    /// searched for again.
-    fn packets_until_found(flows: usize) -> usize {
+    fn one(found: bool) -> Found {
+        Found { packets: 1, found: found.into() }
+    }
+
+    /// Flows in turn, each of which has an entry once it was recorded, if it may: the packets after which others than the
+    /// sample rest for the last time.
+    fn last_rest(flows: usize, turns: usize, may_have_entry: impl Fn(usize) -> bool) -> usize {
         let mut seed = 1;
         let hashes: Vec<u64> = (0..flows).map(|_| splitmix64(&mut seed)).collect();
-        let (mut sample, mut recorded, mut was_alone) = (Sample::default(), vec![false; flows], false);
-        for at in 0.. {
+        let (mut sample, mut recorded, mut last) = (Sample::default(), vec![false; flows], 0);
+        for at in 0..turns * flows {
             let flow = at % flows;
-            let is_of_it = !Sample::of(&hashes[flow..=flow]).is_empty();
-            let is_searched = is_of_it || !sample.is_alone();
-            if is_of_it {
-                sample.learn(1, recorded[flow].into(), true);
-            }
-            recorded[flow] |= is_searched;
-            was_alone |= sample.is_alone();
-            if was_alone && !sample.is_alone() {
-                return at;
-            }
+            let is_own = !Sample::of(&hashes[flow..=flow]).is_empty();
+            let is_searched = is_own || !sample.is_alone();
+            last = if is_searched { last } else { at };
+            let found = one(is_searched && recorded[flow]);
+            sample.learn(found, if is_own { found } else { Found::default() }, true);
+            recorded[flow] |= is_searched && may_have_entry(flow);
         }
-        unreachable!("the range has no end")
+        last
     }
 
     #[test]
     fn many_flows_in_turn_are_found_in_their_second_turn() {
         for flows in [100_000, 1_000_000] {
-            let packets = packets_until_found(flows);
-            assert!((flows..flows + flows / 4).contains(&packets), "{packets} packets of {flows} flows");
+            let rested = last_rest(flows, 3, |_| true);
+            let windows = 3 * SAMPLE_WINDOW as usize * ONE_IN as usize;
+            assert!((flows..flows + windows).contains(&rested), "{rested} packets of {flows} flows");
         }
     }
 
     #[test]
-    fn flows_that_do_not_come_again_are_not_searched_for() {
+    fn flows_without_entries_rest() {
+        let turns = 400;
+        assert!(last_rest(1000, turns, |_| false) > 1000 * turns - 2 * WINDOW as usize);
+    }
+
+    /// A few flows that have no entry, then others: none of either need be of the sample.
+    #[test]
+    fn a_rest_ends_without_the_sample() {
         let mut sample = Sample::default();
-        (0..10 * WINDOW).for_each(|_| sample.learn(1, 0, true));
+        (0..WINDOW).for_each(|_| sample.learn(one(false), Found::default(), true));
         assert!(sample.is_alone());
-        (0..10 * WINDOW).for_each(|_| sample.learn(1, 0, false));
-        assert!(!sample.is_alone(), "a setting says that they are");
+        (0..REST).for_each(|_| sample.learn(one(false), Found::default(), true));
+        assert!(!sample.is_alone());
+        (0..100 * WINDOW).for_each(|_| {
+            sample.learn(one(true), Found::default(), true);
+            assert!(!sample.is_alone());
+        });
+        (0..2 * WINDOW).for_each(|_| sample.learn(one(false), Found::default(), false));
+        assert!(!sample.is_alone(), "a setting says that none rests");
     }
 
     #[test]
     fn one_in_so_many_flows_is_of_it() {
         let mut seed = 7;
-        let hashes: Vec<u64> = (0..32_000).map(|_| splitmix64(&mut seed)).collect();
+        let hashes: Vec<u64> = (0..64_000).map(|_| splitmix64(&mut seed)).collect();
         let n: usize = hashes.chunks(32).map(|hashes| Sample::of(hashes).len()).sum();
         assert!((900..1100).contains(&n), "{n}");
     }

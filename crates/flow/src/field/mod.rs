@@ -320,7 +320,7 @@ impl Field {
         }
     }
 
-    /// The whole spans that [`Field::set`] and [`Field::set_mask`] change; of a tunnel's option none.
+    /// The whole spans that [`Field::set`] and [`Field::set_mask`] change, of a field that is no tunnel's option.
     pub(crate) fn spans(&self) -> [Option<Place>; 2] {
         [Some(self.place.span), self.family().map(|(span, _)| span)].map(|span| span.map(Place::whole))
     }
