@@ -43,7 +43,7 @@ use std::time::Duration;
 /// Rules and messages hold keys aligned to cache lines, which the C library's allocator puts into larger holes: with 200,000
 /// rules that was more than half of the memory (ci/flow-mods).
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A userspace software switch.
 #[derive(Parser)]
