@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::first_index::HashKind;
 use crate::settings::Level;
 use crate::tracking::{Tracking, count_outcome};
+use arrayvec::ArrayVec;
 use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
 use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
@@ -123,37 +124,44 @@ impl Composer {
     /// Whether a path that was found has several `ct`.
     #[inline(always)]
     fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) -> bool {
-        let (n, all) = (batch.packets.len(), batch.all());
+        let (n, mut asked) = (batch.packets.len(), batch.all());
         let keys = &*batch.keys;
-        // The lookup behind may have hashes of its own already, which a search for the sample alone leaves.
-        let mut of_sample = [0; BATCH_MAX];
         let is_alone = self.sample.is_alone();
-        let hashes = if is_alone { &mut of_sample } else { &mut *batch.hashes };
-        if batch.is_recirculated {
-            for (hash, key) in hashes[..n].iter_mut().zip(keys) {
-                *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
-                self.table.prefetch(*hash);
+        let mut of_sample = ArrayVec::<u64, BATCH_MAX>::new();
+        let hashes = if is_alone {
+            // The lookup behind may have hashes of its own already, which a search for the sample alone leaves.
+            let tunnel = |key: &PacketKey| if batch.is_recirculated { hash_of_tunnel(&self.secret, key) } else { 0 };
+            of_sample.extend(keys[..n].iter().map(|key| hash_of_line(&self.secret, key) ^ tunnel(key)));
+            asked = Sample::of(&of_sample);
+            &of_sample[..]
+        } else {
+            let hashes = &mut *batch.hashes;
+            if batch.is_recirculated {
+                for (hash, key) in hashes[..n].iter_mut().zip(keys) {
+                    *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
+                    self.table.prefetch(*hash);
+                }
+            } else if batch.hash_kind != HashKind::Endpoints {
+                // A packet just received came by no tunnel.
+                self.hash_and_prefetch(&keys[..n], hashes);
             }
-        } else if is_alone {
-            hashes[..n].iter_mut().zip(keys).for_each(|(hash, key)| *hash = hash_of_line(&self.secret, key));
-        } else if batch.hash_kind != HashKind::Endpoints {
-            // A packet just received came by no tunnel.
-            self.hash_and_prefetch(&keys[..n], hashes);
-        }
-        if !is_alone {
             batch.hash_kind = HashKind::Endpoints;
-        }
+            &hashes[..n]
+        };
         debug_assert!(
             batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_line(&self.secret, &keys[i])),
             "the hashes are of these packets"
         );
-        batch.sampled = Sample::of(&hashes[..n]);
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
         let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
         let mut has_long = false;
-        for i in if is_alone { batch.sampled } else { all } {
+        for i in asked {
+            let hash = hashes[i];
+            if Sample::has(hash) {
+                batch.sampled.insert(i);
+            }
             let words = compare::words(&keys[i].lines[0].0);
-            let Some((hint, conn)) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
+            let Some((hint, conn)) = self.table.find(hash, Endpoints::of(&words)) else { continue };
             let (path, first) = match last {
                 Some((same, path, first)) if same == hint.path => (path, first),
                 _ => {

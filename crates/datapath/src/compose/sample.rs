@@ -46,12 +46,18 @@ impl Found {
 }
 
 impl Sample {
-    /// The packets of it, by the hashes of all packets: by their high bits, since the low ones tell the places of entries.
+    /// Whether flows of that hash are of it: by its high bits, since the low ones tell the places of entries.
+    #[inline(always)]
+    pub fn has(hash: u64) -> bool {
+        hash < u64::MAX / ONE_IN
+    }
+
+    /// The packets of it, by the hashes of all packets.
     #[inline(always)]
     pub fn of(hashes: &[u64]) -> BatchMask {
         let mut packets = 0;
         for (i, hash) in hashes.iter().enumerate() {
-            packets |= u32::from(*hash < u64::MAX / ONE_IN) << i;
+            packets |= u32::from(Sample::has(*hash)) << i;
         }
         BatchMask(packets)
     }
