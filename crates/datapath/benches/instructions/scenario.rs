@@ -36,34 +36,21 @@ const SUBTABLES: u8 = 20;
 const FLOWS: u16 = 240;
 const CONNECTIONS: u16 = 32;
 
+/// A scenario in which one cache answers all packets of a few flows.
+const fn cached(name: &'static str, settings: Settings, answers: fn(&Snapshot) -> bool) -> Scenario {
+    Scenario { name, way: Way::Plain, settings, rules: rule_a_subtable, traffic: flows, packets: 1 << 14, answers }
+}
+
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "emc-hit",
-        way: Way::Plain,
-        settings: Settings { emc: Level::On, ..Settings::BARE },
-        rules: rule_a_subtable,
-        traffic: flows,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::EmcHits], counted[Counter::Passes]),
-    },
-    Scenario {
-        name: "smc-hit",
-        way: Way::Plain,
-        settings: Settings { smc: Level::On, ..Settings::BARE },
-        rules: rule_a_subtable,
-        traffic: flows,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::SmcHits], counted[Counter::Passes]),
-    },
-    Scenario {
-        name: "distributor-hit",
-        way: Way::Plain,
-        settings: Settings { distributor: Level::On, ..Settings::BARE },
-        rules: rule_a_subtable,
-        traffic: flows,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::DistributorHits], counted[Counter::Passes]),
-    },
+    cached("emc-hit", Settings { emc: Level::On, ..Settings::BARE }, |counted| {
+        nearly(counted[Counter::EmcHits], counted[Counter::Passes])
+    }),
+    cached("smc-hit", Settings { smc: Level::On, ..Settings::BARE }, |counted| {
+        nearly(counted[Counter::SmcHits], counted[Counter::Passes])
+    }),
+    cached("distributor-hit", Settings { distributor: Level::On, ..Settings::BARE }, |counted| {
+        nearly(counted[Counter::DistributorHits], counted[Counter::Passes])
+    }),
     Scenario {
         name: "subtable-search",
         way: Way::Plain,

@@ -7,15 +7,15 @@
 
 use sluice_packet::BatchMask;
 
-/// One in this many flows is of the sample.
+/// The sample has one flow of this many.
 const ONE_IN: u64 = 64;
-/// Packets after which it is decided whether the search has paid.
+/// The search is judged each time after this many packets.
 const WINDOW: u32 = 4096;
-/// Packets of the sample after which the others no longer rest, if that pays.
+/// While the others rest, it is judged after this many packets of the sample.
 const SAMPLE_WINDOW: u32 = 256;
-/// One in this many must have an entry.
+/// The search pays if one packet of this many has an entry.
 const FOUND_OF: u32 = 16;
-/// Packets of which those outside the sample rest.
+/// A rest lasts for this many packets at most.
 const REST: u32 = 64 * WINDOW;
 
 /// What the search has found lately.
@@ -78,7 +78,7 @@ impl Sample {
             *self = Sample { is_alone: may_rest && !self.is_alone && !pays, ..Sample::default() };
         } else if self.is_alone && self.own.packets >= SAMPLE_WINDOW {
             let all = if self.own.pays() { Found::default() } else { self.all };
-            *self = Sample { is_alone: !self.own.pays(), all, own: Found::default() };
+            *self = Sample { is_alone: may_rest && !self.own.pays(), all, own: Found::default() };
         }
     }
 }
