@@ -49,13 +49,13 @@ pub trait Upcall: Send {
     /// Translates a miss. Side effects (learning, messages to controllers) are queued to their owner, bounded.
     fn translate(&mut self, miss: &Miss<'_>) -> Fate;
 
-    /// Misses of a batch follow: changes of the tables are put off, within a bound, until [`Upcall::end_batch`], so that the
-    /// batch does not wait for one with each of its misses.
-    fn begin_batch(&mut self) {}
+    /// Misses follow: changes of the tables are put off, within a bound, until [`Upcall::end_asking`], so that a batch does
+    /// not wait for one with each of its misses.
+    fn begin_asking(&mut self) {}
 
-    /// The batch has no more misses. Not called if some were told [`Fate::Busy`]: changes are put off until these have asked
-    /// again, or have been dropped.
-    fn end_batch(&mut self) {}
+    /// No more misses follow, and none of the PMD's packets waits to ask, be it that the tables were [`Fate::Busy`] or that the
+    /// misses of its queue had taken long enough.
+    fn end_asking(&mut self) {}
 
     /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.
     fn is_current(&self, version: u64) -> bool;

@@ -197,6 +197,7 @@ impl Pmd {
             }
         }
         walk.executor.tx.end_iteration(fullest == BATCH_MAX, context.buffers, context.tally);
+        walk.upcalls.end_iteration(|| !walk.executor.aside.is_empty() || rxqs.iter().any(Rxq::has_deferred));
         walk.levels.maintain(&context);
         // Packets of the switch's own that are left are work, as received ones are.
         fullest.max(usize::from(is_sending))
@@ -272,6 +273,7 @@ impl Pmd {
     pub fn rest(&mut self) {
         self.rxqs.iter_mut().for_each(|rxq| rxq.drop_misses(&mut self.walk, &mut self.buffers));
         self.drop_own_misses();
+        self.walk.upcalls.end_iteration(|| false);
         self.send_kept();
         self.buffers.flush();
         self.publish();

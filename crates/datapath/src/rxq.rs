@@ -180,6 +180,12 @@ impl Rxq {
         n
     }
 
+    /// Whether packets of it wait for the tables.
+    #[inline]
+    pub fn has_deferred(&self) -> bool {
+        !self.aside.is_empty()
+    }
+
     /// Whether it will never give a packet again, and none of its packets waits.
     pub fn is_exhausted(&self) -> bool {
         self.queue.exhausted() && self.aside.is_empty()

@@ -14,7 +14,9 @@ pub enum Stage {
     Rx,
     /// From bytes to keys.
     Parse,
-    /// Hashing keys and asking the exact match cache.
+    /// Composed entries: finding them, and carrying out what they say.
+    Composed,
+    /// The exact match cache. The first level that is asked bears the hashing of keys, too.
     Emc,
     /// The signature match cache.
     Smc,
@@ -30,14 +32,24 @@ pub enum Stage {
 
 impl Stage {
     /// All of them, in the order of the walk.
-    pub const ALL: [Stage; 8] =
-        [Stage::Rx, Stage::Parse, Stage::Emc, Stage::Smc, Stage::Subtables, Stage::Upcall, Stage::Act, Stage::Tx];
+    pub const ALL: [Stage; 9] = [
+        Stage::Rx,
+        Stage::Parse,
+        Stage::Composed,
+        Stage::Emc,
+        Stage::Smc,
+        Stage::Subtables,
+        Stage::Upcall,
+        Stage::Act,
+        Stage::Tx,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Rx => "rx",
             Stage::Parse => "parse",
+            Stage::Composed => "composed",
             Stage::Emc => "emc",
             Stage::Smc => "smc",
             Stage::Subtables => "subtables",

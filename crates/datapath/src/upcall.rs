@@ -26,11 +26,15 @@ pub(crate) struct Upcalls {
     pub misses: Misses,
     /// The megaflows were locked for longer than a PMD waits: no further one of the batch is installed.
     store_is_busy: bool,
+    /// Whether the tables were told that this PMD asks.
+    is_asking: bool,
+    /// Whether packets of any queue waited for the tables at the end of the last iteration.
+    packets_wait: bool,
 }
 
 impl Upcalls {
     pub fn new(tables: Box<dyn Upcall>, misses: Misses) -> Self {
-        Upcalls { tables, misses, store_is_busy: false }
+        Upcalls { tables, misses, store_is_busy: false, is_asking: false, packets_wait: false }
     }
 
     /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
@@ -47,7 +51,7 @@ impl Upcalls {
         let mut installed: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
         batch.answers.clear();
         self.store_is_busy = false;
-        self.tables.begin_batch();
+        self.begin_asking();
         for i in batch.missed {
             let key = &batch.keys[i];
             if let Some(flow) = installed.iter().find(|flow| flow.contains(key)) {
@@ -71,8 +75,30 @@ impl Upcalls {
                 self.tables.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
             }
         }
-        if !later.must_wait() {
-            self.tables.end_batch();
+        if !later.must_wait() && !self.packets_wait {
+            self.end_asking();
+        }
+    }
+
+    fn begin_asking(&mut self) {
+        self.is_asking = true;
+        self.tables.begin_asking();
+    }
+
+    fn end_asking(&mut self) {
+        self.is_asking = false;
+        self.tables.end_asking();
+    }
+
+    /// An iteration ends, or the queues were emptied. `packets_wait` says whether packets of any queue still wait for the
+    /// tables; it is asked only if the tables were told that this PMD asks.
+    #[inline]
+    pub fn end_iteration(&mut self, packets_wait: impl FnOnce() -> bool) {
+        if self.is_asking {
+            self.packets_wait = packets_wait();
+            if !self.packets_wait {
+                self.end_asking();
+            }
         }
     }
 

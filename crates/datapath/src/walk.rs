@@ -79,9 +79,6 @@ impl Walk {
 
     /// Drops the packets that wait for the tables.
     pub fn drop_misses(&mut self, aside: &mut Aside, buffers: &mut Buffers, tally: &mut Tally) {
-        if !aside.is_empty() {
-            self.upcalls.tables.end_batch();
-        }
         aside.drop_all(buffers, tally);
     }
 
@@ -112,6 +109,7 @@ impl Walk {
     fn pass<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> bool {
         context.clock.progress().enter(Activity::Lookup);
         self.composer.find(self.levels.isa(), batch, context);
+        context.clock.mark(Stage::Composed);
         self.levels.lookup(batch, context);
         self.composer.record(batch, &self.executor.tracking, context);
         if !batch.missed.is_empty() {
@@ -121,6 +119,7 @@ impl Walk {
         }
         if !batch.composed.is_empty() {
             self.composer.replay(batch, context);
+            context.clock.mark(Stage::Composed);
         }
         context.clock.progress().enter(Activity::Act);
         batch.hash_kind = HashKind::Stale;

@@ -13,7 +13,7 @@ use sluice_datapath::{Config, Datapath, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::tsc;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -29,8 +29,12 @@ struct BusyTables {
     is_slow: Arc<AtomicBool>,
     schedule: Arc<Mutex<Vec<bool>>>,
     calls: Arc<AtomicU64>,
-    /// Batches that were begun and not ended.
-    open: Arc<AtomicBool>,
+    /// The PMD whose handle this is.
+    pmd: usize,
+    /// The PMDs that are asking.
+    asking: Arc<Mutex<BTreeSet<usize>>>,
+    /// How often a PMD ended to ask.
+    ended: Arc<AtomicU64>,
 }
 
 impl Upcall for BusyTables {
@@ -50,16 +54,23 @@ impl Upcall for BusyTables {
         let is_first_of_two = key.number(layout::TP_SRC) % 2 == 1 && key.recirc_id() == 0;
         follow(mask, [if is_first_of_two { Action::Recirc(7) } else { Action::Output(PortNo(3)) }])
     }
-    fn begin_batch(&mut self) {
-        self.open.store(true, Relaxed);
+    fn begin_asking(&mut self) {
+        self.asking.lock().unwrap().insert(self.pmd);
     }
-    fn end_batch(&mut self) {
-        self.open.store(false, Relaxed);
+    fn end_asking(&mut self) {
+        self.asking.lock().unwrap().remove(&self.pmd);
+        self.ended.fetch_add(1, Relaxed);
     }
     fn is_current(&self, version: u64) -> bool {
         version == 1
     }
     fn credit(&mut self, _xcache: &XcacheHandle, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
+}
+
+impl BusyTables {
+    fn is_asking(&self) -> bool {
+        !self.asking.lock().unwrap().is_empty()
+    }
 }
 
 /// Ports 1 and 2 receive, port 3 sends.
@@ -68,13 +79,19 @@ fn datapath() -> (Datapath, [Feed; 2], Sent, BusyTables) {
 }
 
 fn datapath_with(miss_budget: MissBudget) -> (Datapath, [Feed; 2], Sent, BusyTables) {
+    let (datapath, feeds, sent, tables) = datapath_of(miss_budget, 1);
+    (datapath, feeds.try_into().unwrap(), sent, tables)
+}
+
+/// Ports 1 and 2 receive by so many queues each, port 3 sends.
+fn datapath_of(miss_budget: MissBudget, queues: usize) -> (Datapath, Vec<Feed>, Sent, BusyTables) {
     let datapath = Datapath::new(Config { seed: Some(1), miss_budget, ..Config::default() }).unwrap();
     let tables = BusyTables::default();
     let upcalls = tables.clone();
-    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
+    datapath.set_upcalls(move |pmd| Box::new(BusyTables { pmd, ..upcalls.clone() }));
     let pool = pool(16_384);
-    let ports: Vec<_> = (1..=3).map(|_| TestPort::new(1, 32, &pool)).collect();
-    let (feeds, sent) = ([ports[0].feeds[0].clone(), ports[1].feeds[0].clone()], ports[2].sent.clone());
+    let ports: Vec<_> = (1..=3).map(|_| TestPort::new(queues, 32, &pool)).collect();
+    let (feeds, sent) = (ports[..2].iter().flat_map(|port| port.feeds.clone()).collect(), ports[2].sent.clone());
     for (number, port) in (1..).zip(ports) {
         datapath.add_port(PortNo(number), Box::new(port)).unwrap();
     }
@@ -110,7 +127,7 @@ fn known_flows_go_on_and_misses_follow_in_order() {
         datapath.run_once(0);
     }
     assert_eq!(sent_packets(&sent).len(), 41, "the known flow's only");
-    assert!(tables.open.load(Relaxed), "changes are put off while packets wait");
+    assert!(tables.is_asking(), "changes are put off while packets wait");
     let totals = datapath.totals();
     assert_eq!(totals.conserved(), Ok(()));
     assert_eq!(totals[Counter::Held] - totals[Counter::Released], 40);
@@ -118,11 +135,44 @@ fn known_flows_go_on_and_misses_follow_in_order() {
     while !datapath.run_once(0).exhausted || sent_packets(&sent).len() < 81 {}
     let tags = sent_packets(&sent).iter().filter(|(flow, _)| *flow == 4).map(|(_, tag)| *tag).collect::<Vec<_>>();
     assert_eq!(tags, (1..=40).collect::<Vec<_>>());
-    assert!(!tables.open.load(Relaxed));
+    assert!(!tables.is_asking());
     let totals = datapath.totals();
     assert_eq!((totals.conserved(), totals[Counter::UpcallsLost]), (Ok(()), 0));
     let answers = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits, Counter::Upcalls].map(|c| totals[c]);
     assert_eq!((totals[Counter::Passes], answers.iter().sum::<u64>()), (81, 81), "each pass has one answer");
+}
+
+/// Changes of the tables are put off for the packets of every queue, not only for those of the queue that asked last.
+#[test]
+fn a_pmd_asks_until_no_queue_has_packets_that_wait() {
+    let (datapath, [first, second], sent, tables) = datapath_with(MissBudget::Unlimited);
+    // The second queue's packet finds the tables busy, and again after the first queue's has been answered.
+    *tables.schedule.lock().unwrap() = vec![true, false, true, false];
+    put(&second, 2, 0);
+    datapath.run_once(0);
+    put(&first, 4, 0);
+    datapath.run_once(0);
+    assert_eq!(sent_packets(&sent), [(4, 0)]);
+    assert_eq!((tables.is_asking(), tables.ended.load(Relaxed)), (true, 0));
+    datapath.run_once(0);
+    assert_eq!(sent_packets(&sent), [(4, 0), (2, 0)]);
+    assert!(!tables.is_asking());
+}
+
+/// Packets that wait may find their megaflow, which a packet of another queue installed, without asking again.
+#[test]
+fn a_pmd_whose_packets_found_their_megaflow_does_not_ask_any_more() {
+    let (datapath, feeds, sent, tables) = datapath_of(MissBudget::Unlimited, 2);
+    tables.is_busy.store(true, Relaxed);
+    put(&feeds[1], 2, 0);
+    datapath.run_once(0);
+    assert!(tables.is_asking());
+    tables.is_busy.store(false, Relaxed);
+    put(&feeds[0], 2, 1);
+    datapath.run_once(0);
+    assert_eq!(sent_packets(&sent), [(2, 1), (2, 0)]);
+    assert_eq!(datapath.totals()[Counter::Upcalls], 1);
+    assert!(!tables.is_asking());
 }
 
 #[test]
@@ -207,7 +257,7 @@ fn packets_that_wait_go_with_their_port() {
     let totals = datapath.totals();
     assert_eq!(totals.conserved(), Ok(()));
     assert_eq!((totals.dropped(DropReason::UpcallLost), totals[Counter::Released]), (20, 20));
-    assert!(!tables.open.load(Relaxed), "no change is put off for them any more");
+    assert!(!tables.is_asking(), "no change is put off for them any more");
 }
 
 proptest! {

@@ -127,11 +127,11 @@ impl Upcall for UpcallHandle {
         })
     }
 
-    fn begin_batch(&mut self) {
+    fn begin_asking(&mut self) {
         self.set_asking(true);
     }
 
-    fn end_batch(&mut self) {
+    fn end_asking(&mut self) {
         self.set_asking(false);
     }
 
@@ -206,7 +206,7 @@ mod tests {
             });
             wait_for_it.recv().unwrap();
             let mut handle = ofproto.upcall();
-            handle.begin_batch();
+            handle.begin_asking();
             // It would never end if it waited: the other thread lets go afterwards.
             let fate = handle.translate(&Miss { key, bytes: &[], now_ms: 0 });
             ends.send(()).unwrap();
@@ -265,8 +265,8 @@ mod tests {
     fn a_handle_that_goes_puts_nothing_off() {
         let ofproto = switch();
         let mut handle = ofproto.upcall();
-        handle.begin_batch();
-        handle.begin_batch();
+        handle.begin_asking();
+        handle.begin_asking();
         drop(handle);
         assert!(!ofproto.0.state.is_asked());
     }

@@ -2,8 +2,9 @@
 
 use sluice_flow::OfPort;
 use sluice_vswitch::{
-    Bridge, Change, DesiredState, Error, Outcome, Port, PortStatus, Source, SourceKind, Sources, Switch,
+    Bridge, Change, DatapathRef, DesiredState, Error, Outcome, Port, PortStatus, Source, SourceKind, Sources, Switch,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const BRIDGE: &str = "br0";
@@ -47,6 +48,21 @@ fn a_port_keeps_the_number_that_it_got() {
     assert_eq!((errors(&outcomes), outcomes.len()), (Vec::new(), 5));
     assert_eq!(["a", "c", "new"].map(number), [OfPort(1), OfPort(2), OfPort(3)]);
     assert!(switch.reconfigure(&switch.state()).unwrap().is_empty());
+}
+
+/// Commands run on threads of their own.
+#[test]
+fn ports_that_come_at_the_same_time_get_different_numbers() {
+    let switch = prepare(&[]);
+    let of_bridge = |n| switch.add_port(BRIDGE, &port(&format!("bridged{n}"))).unwrap();
+    let of_none = |n| _ = switch.add_loose_port(&DatapathRef::Own, &port(&format!("loose{n}")), None).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..300).for_each(of_bridge));
+        scope.spawn(|| (0..300).for_each(of_none));
+    });
+    let bridged = switch.port_status().remove(BRIDGE).unwrap().into_iter().filter_map(|port| port.number);
+    let loose = switch.loose_ports(&DatapathRef::Own).into_iter().map(|port| port.number);
+    assert_eq!(bridged.chain(loose).collect::<BTreeSet<_>>().len(), 600);
 }
 
 #[test]

@@ -333,7 +333,7 @@ impl Port for VhostUserPort {
                 }
             }
         }
-        DeviceStatus { details, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
+        DeviceStatus { details, is_admin_up: self.is_admin_up, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
     fn set_admin_state(&mut self, is_up: bool) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! megaflows that a user puts can send to them, and what they receive meets no other.
 
 use super::Switch;
+use crate::assembly::Assembly;
 use crate::desired::Port;
 use crate::error::Error;
 use crate::numbers::DatapathNumbers;
@@ -135,7 +136,8 @@ impl Switch {
     /// If there is one of that name, or its memory, threads or port cannot be had.
     pub fn add_datapath(&self, name: &str, local_kind: &str) -> Result<(), DpifError> {
         let short = name.split_once('@').map_or(name, |(_, short)| short).to_owned();
-        let config = self.setup().state.datapath_config();
+        let mut setup = self.setup();
+        let config = setup.state.datapath_config();
         let mut made = self.datapaths.made.lock();
         if made.contains_key(&short) {
             return Err(DpifError::Exists);
@@ -149,7 +151,7 @@ impl Switch {
         let failed = |error| DpifError::Device(Error::Datapath(error));
         let datapath = Datapath::new(config).map_err(failed)?;
         let local = Port { mtu: None, ..Port::new(&short, local_kind) };
-        self.open_loose(&datapath, LOCAL, &local)?;
+        open_loose(&mut setup.assembly, &datapath, LOCAL, &local)?;
         datapath.start().map_err(failed)?;
         let ports = Mutex::new(([(LOCAL, local)].into(), DatapathNumbers::default()));
         made.insert(short, Arc::new(MadeDatapath { name: name.to_owned(), datapath, ports }));
@@ -174,55 +176,29 @@ impl Switch {
     /// # Errors
     /// If name or number is taken, or its device cannot be opened.
     pub fn add_loose_port(&self, at: &DatapathRef, port: &Port, number: Option<PortNo>) -> Result<PortNo, DpifError> {
+        // Held until the number is taken: others choose theirs meanwhile.
+        let mut setup = self.setup();
         match at {
             DatapathRef::Own => {
-                if self.setup().assembly.ports().contains_key(&port.name) {
+                if setup.assembly.ports().contains_key(&port.name) {
                     return Err(DpifError::Exists);
                 }
                 let mut ports = self.datapaths.loose.lock();
-                let number = self.choose_number(&ports, port, number, &mut self.setup().assembly.datapath_numbers)?;
-                self.open_loose(&self.datapath, number, port)?;
-                self.setup().assembly.datapath_numbers.take(number);
+                let number = choose_number(&ports, port, number, &mut setup.assembly.datapath_numbers)?;
+                open_loose(&mut setup.assembly, &self.datapath, number, port)?;
+                setup.assembly.datapath_numbers.take(number);
                 ports.insert(number, port.clone());
                 Ok(number)
             }
             DatapathRef::Made(made) => {
                 let (ports, numbers) = &mut *made.ports.lock();
-                let number = self.choose_number(ports, port, number, numbers)?;
-                self.open_loose(&made.datapath, number, port)?;
+                let number = choose_number(ports, port, number, numbers)?;
+                open_loose(&mut setup.assembly, &made.datapath, number, port)?;
                 numbers.take(number);
                 ports.insert(number, port.clone());
                 Ok(number)
             }
         }
-    }
-
-    /// The number of a port to come.
-    fn choose_number(
-        &self,
-        ports: &LoosePorts,
-        port: &Port,
-        wanted: Option<PortNo>,
-        numbers: &mut DatapathNumbers,
-    ) -> Result<PortNo, DpifError> {
-        if ports.values().any(|other| other.name == port.name) {
-            return Err(DpifError::Exists);
-        }
-        match wanted {
-            Some(number) if numbers.is_taken(number) || number == LOCAL => Err(DpifError::Busy),
-            Some(number) if number.0 >= sluice_datapath::PORTS_MAX => Err(DpifError::Invalid),
-            Some(number) => Ok(number),
-            None => {
-                let of_name = dummy_number(&port.name).filter(|_| port.kind.starts_with("dummy"));
-                numbers.free(of_name).ok_or(DpifError::Full)
-            }
-        }
-    }
-
-    fn open_loose(&self, datapath: &Datapath, number: PortNo, port: &Port) -> Result<(), DpifError> {
-        let opened = self.setup().assembly.open_device(port).map_err(DpifError::Device)?;
-        let added = datapath.add_port_polled(number, opened, &polling(port));
-        added.map_err(|error| DpifError::Device(Error::Port { port: port.name.clone(), error }))
     }
 
     /// Takes a port away from a datapath; one of a bridge comes back when its bridge is configured again.
@@ -292,10 +268,11 @@ impl Switch {
                 Some(error) => Err(DpifError::Device(error)),
             };
         }
+        let setup = self.setup();
         self.with_loose(at, |ports| {
             let port = ports.get_mut(&number).ok_or(DpifError::NoPort)?;
             let changed = change(port);
-            let config = self.setup().assembly.device_config(&changed);
+            let config = setup.assembly.device_config(&changed);
             let done = self.datapath_of(at).reconfigure_port(number, &config, &polling(&changed));
             done.map_err(|_| DpifError::Invalid)?;
             *port = changed;
@@ -384,4 +361,31 @@ fn close(datapath: &Datapath, number: PortNo) -> Result<(), DpifError> {
     let closed = datapath.stop_receiving(number).and_then(|()| datapath.del_port(number));
     closed.map_err(|error| DpifError::Device(error.into()))?.delete_device();
     Ok(())
+}
+
+/// The number of a port to come.
+fn choose_number(
+    ports: &LoosePorts,
+    port: &Port,
+    wanted: Option<PortNo>,
+    numbers: &mut DatapathNumbers,
+) -> Result<PortNo, DpifError> {
+    if ports.values().any(|other| other.name == port.name) {
+        return Err(DpifError::Exists);
+    }
+    match wanted {
+        Some(number) if numbers.is_taken(number) || number == LOCAL => Err(DpifError::Busy),
+        Some(number) if number.0 >= sluice_datapath::PORTS_MAX => Err(DpifError::Invalid),
+        Some(number) => Ok(number),
+        None => {
+            let of_name = dummy_number(&port.name).filter(|_| port.kind.starts_with("dummy"));
+            numbers.free(of_name).ok_or(DpifError::Full)
+        }
+    }
+}
+
+fn open_loose(assembly: &mut Assembly, datapath: &Datapath, number: PortNo, port: &Port) -> Result<(), DpifError> {
+    let opened = assembly.open_device(port).map_err(DpifError::Device)?;
+    let added = datapath.add_port_polled(number, opened, &polling(port));
+    added.map_err(|error| DpifError::Device(Error::Port { port: port.name.clone(), error }))
 }
