@@ -2,8 +2,8 @@
 
 use crate::experiment::Experiment;
 use crate::experiments::{
-    autopilot, caches, changes, cold, crr, gaps, governor, jitter, peer, profile, recirc, rules, scale, skew, storm,
-    subtables, throughput, tunnel,
+    adaptation, autopilot, caches, changes, cold, crr, gaps, governor, jitter, peer, profile, recirc, rules, scale,
+    skew, storm, subtables, throughput, tunnel,
 };
 use crate::files;
 use crate::record::Record;
@@ -15,6 +15,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &subtables::Subtables,
     &skew::Skew,
     &autopilot::Autopilot,
+    &adaptation::Adaptation,
     &caches::Caches,
     &throughput::Throughput,
     &recirc::Recirc,

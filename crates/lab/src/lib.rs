@@ -26,6 +26,7 @@ mod losses;
 mod markdown;
 mod noise;
 mod peer;
+mod phases;
 mod probe;
 mod progress;
 mod record;

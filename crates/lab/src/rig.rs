@@ -173,6 +173,15 @@ impl Rig {
         Ok(())
     }
 
+    /// Runs for `span` as a switch does, whose control threads make memory for caches meanwhile.
+    pub fn run(&self, span: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < span {
+            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().service_caches();
+        }
+    }
+
     /// Its megaflows now.
     pub fn megaflows(&self) -> Vec<FlowView> {
         self.assembly.datapath().flows().into_iter().map(|report| report.flow).collect()
@@ -187,9 +196,7 @@ impl Rig {
     /// the first part only warms.
     pub fn mean(&self, span: Duration) -> Sample {
         let began = Instant::now();
-        while began.elapsed() < span.mul_f64(WARM_PART) {
-            self.assembly.datapath().run_turns(TURNS, 0);
-        }
+        self.run(span.mul_f64(WARM_PART));
         let before = self.assembly.datapath().totals();
         while began.elapsed() < span {
             self.assembly.datapath().run_turns(TURNS, 0);
@@ -203,6 +210,20 @@ impl Rig {
 
 /// A port of a switch: its type, and the options it has.
 pub type PortOptions<'a> = (&'static str, &'a [(&'static str, String)]);
+
+/// A switch in the caller's thread with one rule set and with ports that are open already, numbered from 1.
+///
+/// # Errors
+/// As [`switch`].
+pub fn switch_between(settings: Settings, rules: &str, ports: Vec<Box<dyn sluice_port::Port>>) -> Result<Assembly> {
+    let mut assembly = with_bridge(Config { settings, ..Config::default() })?;
+    for (number, port) in (1..).zip(ports) {
+        let desired = Port::new(&format!("p{number}"), port.info().kind).numbered(number);
+        assembly.attach_port(BRIDGE, &desired, port)?;
+    }
+    assembly.load_sources(BRIDGE, &rules_from(rules), 0)?;
+    Ok(assembly)
+}
 
 /// A switch in the caller's thread with rules and with ports numbered from 1.
 ///
@@ -220,11 +241,15 @@ pub fn switch_with_pmds(settings: Settings, pmds: usize, rules: &str, ports: &[P
     switch_of(Config { settings, cores: vec![0; pmds], ..Config::default() }, rules, ports)
 }
 
-fn switch_of(config: Config, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
+fn with_bridge(config: Config) -> Result<Assembly> {
     // Always the same seed, so that runs repeat.
-    let config = Config { seed: Some(1), ..config };
-    let mut assembly = Assembly::new(config, Pools::default())?;
+    let mut assembly = Assembly::new(Config { seed: Some(1), ..config }, Pools::default())?;
     assembly.create_bridge(&Bridge::new(BRIDGE), 0)?;
+    Ok(assembly)
+}
+
+fn switch_of(config: Config, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
+    let mut assembly = with_bridge(config)?;
     for (number, (kind, options)) in (1..).zip(ports) {
         let options = options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         assembly.add_port(BRIDGE, &Port { options, ..Port::new(&format!("p{number}"), kind).numbered(number) })?;

@@ -3,7 +3,8 @@
 use crate::grid::Ready;
 use crate::rig::{Rig, Workload};
 use anyhow::Result;
-use sluice_datapath::{SettingError, Settings};
+use sluice_datapath::{Arm, SettingError, Settings};
+use std::time::Duration;
 
 /// A setting by name, as the configuration's keys: what is not said is off, and vectors are the best there are.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,7 @@ impl Setting {
     }
 
     /// A switch that does `workload` with this, its caches warm after a few packets of each of `flows`, its answers
-    /// checked.
+    /// checked. What the autopilot may choose, it has had time to choose.
     ///
     /// # Errors
     /// If an answer is wrong, or the switch cannot be made.
@@ -121,9 +122,19 @@ impl Setting {
         };
         let mut rig = Rig::new(workload, settings, profile)?;
         rig.check((flows * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
+        if Arm::all(&settings).len() > 1 {
+            rig.run((CHOOSING_A_FLOW * flows.min(FLOWS_MAX) as u32).max(CHOOSING));
+        }
         Ok(Ready::Subject(Box::new(rig)))
     }
 }
+
+/// How long the autopilot runs without a pause before it is measured: at least, and for each of so many flows at most. At a
+/// million flows a table takes most of a second to fill. Between the slices of a measurement other switches have the
+/// processor's caches, so what it compared then would be arms whose data was gone.
+const CHOOSING: Duration = Duration::from_millis(500);
+const CHOOSING_A_FLOW: Duration = Duration::from_micros(3);
+const FLOWS_MAX: u64 = 8_000_000;
 
 /// Packets of each flow that warm the caches.
 const PACKETS_A_FLOW: u64 = 4;

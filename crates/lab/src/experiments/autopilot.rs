@@ -18,22 +18,23 @@ use std::time::Duration;
 pub struct Autopilot;
 
 /// What takes turns: the arm that was the best in an earlier run, and the autopilot.
-const BEST: &str = "best arm";
-const AUTO: &str = "autopilot";
+pub(super) const BEST: &str = "best arm";
+pub(super) const AUTO: &str = "autopilot";
 
 /// The number of the arm that was the best, among [`arms`].
-const ARM: &str = "arm";
+pub(super) const ARM: &str = "arm";
 
 /// What the autopilot must reach of the best arm.
-const WANTED: f64 = 0.97;
+pub(super) const WANTED: f64 = 0.97;
 
 /// Packets of each flow that warm the caches in the earlier run, and how many they are at least and at most.
 const PACKETS_A_FLOW: u64 = 4;
 const WARM_PACKETS: std::ops::RangeInclusive<u64> = 500_000..=4_000_000;
 /// How long an arm is measured in the earlier run.
-const EARLIER: Duration = Duration::from_millis(30);
-/// The autopilot runs this long before it is judged; from then on everything counts, its trials included.
-const FLOWN: Duration = Duration::from_millis(1000);
+const EARLIER: Duration = Duration::from_millis(200);
+/// The autopilot runs this long before it is judged; from then on everything counts, its trials included. The experiment
+/// `adaptation` counts from the start.
+const FLOWN: Duration = Duration::from_secs(3);
 
 impl Experiment for Autopilot {
     fn name(&self) -> &'static str {
@@ -82,12 +83,12 @@ impl Experiment for Autopilot {
     }
 }
 
-/// Every forced arm.
-fn arms() -> Vec<Arm> {
+/// Every arm that can be forced.
+pub(super) fn arms() -> Vec<Arm> {
     Arm::all(&Settings { emc_recirc: Some(EmcRecirc::Always), ..Settings::default() })
 }
 
-fn forced(arm: Arm) -> Settings {
+pub(super) fn forced(arm: Arm) -> Settings {
     Settings { vector: Settings::default().vector, ..arm.into() }
 }
 
@@ -101,7 +102,7 @@ fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let workload = Workload::subtables(at["flows"] as u64, at["subtables"] as u16);
     if arm == 1 {
         let rig = rig(&workload, at["flows"], Settings::default())?;
-        rig.mean(FLOWN);
+        rig.run(FLOWN);
         return Ok(Ready::Subject(Box::new(Judged { rig, arm: None })));
     }
     let mut best: Option<(f64, usize)> = None;
@@ -130,11 +131,11 @@ impl Subject for Judged {
 }
 
 /// What the autopilot reached of the best arm: the ratio of each pair.
-fn reached(point: &Point) -> Option<Stat> {
+pub(super) fn reached(point: &Point) -> Option<Stat> {
     point.ratio(BEST, AUTO, CYCLES)
 }
 
-fn verdict_of(point: &Point) -> Option<Verdict> {
+pub(super) fn verdict_of(point: &Point) -> Option<Verdict> {
     Some(Verdict::of(reached(point)?.median, WANTED, verdict::spread(point.same_twice.as_ref())))
 }
 

@@ -1,5 +1,6 @@
 //! The experiments, a file each. `experiment_list.rs` lists them.
 
+pub mod adaptation;
 pub mod autopilot;
 pub mod caches;
 pub mod changes;

@@ -11,7 +11,6 @@ use crate::rig::{CYCLES, DISTRIBUTOR_SHARE, PROBES, Workload};
 use crate::setting::{self, Setting};
 use crate::text;
 use anyhow::Result;
-use std::time::Duration;
 
 /// The experiment.
 pub struct Skew;
@@ -34,10 +33,6 @@ const TRAFFIC: [(&str, &str); 4] = [
 const AT_TRAFFIC: &str = "traffic";
 const FLOWS: [f64; 2] = [20e3, 1e6];
 const SUBTABLES: f64 = 20.0;
-/// The autopilot runs this long without a pause before it is judged: at a million flows its table takes most of a second to
-/// fill, and between the slices of a measurement other switches have the processor's caches, so that what it compared then
-/// were arms whose data was gone.
-const FLOWN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 
 impl Experiment for Skew {
     fn name(&self) -> &'static str {
@@ -53,8 +48,6 @@ impl Experiment for Skew {
         let places = flows.iter().flat_map(|flows| {
             (0..TRAFFIC.len()).map(|n| place([("flows", *flows), (AT_TRAFFIC, n as f64), ("subtables", SUBTABLES)]))
         });
-        let flown = lab.size.pick(FLOWN[0], FLOWN[1]);
-        let set_up = |at: &Place, arm: usize| set_up(at, arm, flown);
         let grid = Grid {
             places: places.collect(),
             arms: names().into_iter().map(str::to_owned).collect(),
@@ -95,18 +88,11 @@ fn names() -> Vec<&'static str> {
     SETTINGS.iter().map(|setting| setting.name).collect()
 }
 
-fn set_up(at: &Place, arm: usize, flown: Duration) -> Result<Ready> {
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let (_, choice) = TRAFFIC[at[AT_TRAFFIC] as usize];
     let flows = at["flows"] as u64;
     let workload = Workload::subtables(flows, at["subtables"] as u16).chosen(choice);
-    let ready = SETTINGS[arm].rig(&workload, flows)?;
-    match ready {
-        Ready::Subject(mut subject) if SETTINGS[arm].name == setting::AUTO_DISTRIBUTOR.name => {
-            subject.measure(flown)?;
-            Ok(Ready::Subject(subject))
-        }
-        other => Ok(other),
-    }
+    SETTINGS[arm].rig(&workload, flows)
 }
 
 /// What the distributor costs or gains over the ranked search, forced and left to the autopilot.
@@ -150,6 +136,7 @@ fn verdicts(points: &[Point]) -> Table {
 mod tests {
     use super::*;
     use crate::rig::Rig;
+    use std::time::Duration;
 
     /// What can be counted: with 95 % of the packets in the last subtable, ranking makes a hit take fewer than two
     /// lookups, and without it nearly twenty.
