@@ -31,4 +31,4 @@ pub use text::{
     DatapathFlow, DatapathPortNames, parse_actions, parse_option_filter, show_actions, show_flow, show_packet_key,
     show_put_flow, show_stats, show_ufid,
 };
-pub use upcall::{Fate, Miss, Translation, Upcall};
+pub use upcall::{Miss, Translation, Upcall, UpcallResult};

@@ -35,7 +35,7 @@ pub struct Translation {
 /// What became of an upcall.
 #[expect(clippy::large_enum_variant, reason = "made once a miss and moved once; a box would allocate")]
 #[derive(Clone, Debug)]
-pub enum Fate {
+pub enum UpcallResult {
     /// The tables answered.
     Translated(Translation),
     /// They did not; the packet is dropped for this reason.
@@ -47,14 +47,14 @@ pub enum Fate {
 /// The tables behind the datapath. One handle a PMD.
 pub trait Upcall: Send {
     /// Translates a miss. Side effects (learning, messages to controllers) are queued to their owner, bounded.
-    fn translate(&mut self, miss: &Miss<'_>) -> Fate;
+    fn translate(&mut self, miss: &Miss<'_>) -> UpcallResult;
 
     /// Misses follow: changes of the tables are put off, within a bound, until [`Upcall::end_asking`], so that a batch does
     /// not wait for one with each of its misses.
     fn begin_asking(&mut self) {}
 
-    /// No more misses follow, and none of the PMD's packets waits to ask, be it that the tables were [`Fate::Busy`] or that the
-    /// misses of its queue had taken long enough.
+    /// No more misses follow, and none of the PMD's packets waits to ask, be it that the tables were [`UpcallResult::Busy`] or
+    /// that the misses of its queue had taken long enough.
     fn end_asking(&mut self) {}
 
     /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.

@@ -65,7 +65,7 @@ impl World {
     /// Runs a round. Returns what was counted in it.
     fn round(&mut self) -> Snapshot {
         let before = self.datapath.totals();
-        self.datapath.run_turns(TURNS, self.now_ms);
+        self.datapath.run_iterations(TURNS, self.now_ms);
         let counted = self.datapath.totals().since(&before);
         self.now_ms += ROUND_MS;
         self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, ROUND_MS);

@@ -8,7 +8,7 @@
 //!
 //! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; as a test (`cargo test --bench walk`) it only checks.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall, XcacheHandle};
+use sluice_action::{Action, Miss, PortNo, Translation, Upcall, UpcallResult, XcacheHandle};
 use sluice_datapath::{Arm, Config, Datapath, EmcInsert};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
@@ -64,7 +64,7 @@ const CASES: &[Case] = &[
 struct Rules(Megaflows);
 
 impl Upcall for Rules {
-    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+    fn translate(&mut self, miss: &Miss<'_>) -> UpcallResult {
         let rule = miss.key.get(layout::NW_SRC)[0];
         let mut mask = PacketKey::ZERO;
         for span in [layout::IN_PORT, layout::RECIRC_ID, layout::VLAN0_TCI, layout::DL_TYPE, layout::NW_PROTO] {
@@ -75,7 +75,7 @@ impl Upcall for Rules {
             mask.set(layout::NW_DST, &[0xff; 4]);
         }
         mask.set(layout::NW_SRC, &(!0u32 << (32 - (7 + u32::from(rule)))).to_be_bytes());
-        Fate::Translated(Translation {
+        UpcallResult::Translated(Translation {
             mask,
             actions: Arc::new([Action::Output(PortNo(2))]),
             no_output: DropReason::Rules,
@@ -113,9 +113,9 @@ const TURNS: usize = 64;
 
 /// Checks that the case does what it says. Returns what was counted while it did.
 fn check(case: &Case, datapath: &Datapath, turns: usize) -> Snapshot {
-    datapath.run_turns(turns, 0);
+    datapath.run_iterations(turns, 0);
     let warm = datapath.totals();
-    datapath.run_turns(turns, 0);
+    datapath.run_iterations(turns, 0);
     let all = datapath.totals();
     assert_eq!(all.conserved(), Ok(()), "{}", case.name);
     assert_eq!(all[Counter::Received], all[Counter::Sent], "{}: every packet is sent", case.name);
@@ -146,7 +146,7 @@ fn time(datapath: &Datapath, slices: usize) -> Vec<f64> {
     for _ in 0..slices {
         let before = datapath.totals()[Counter::Sent];
         let began = tsc::now();
-        datapath.run_turns(TURNS, 0);
+        datapath.run_iterations(TURNS, 0);
         let spent = tsc::now() - began;
         cycles.push(spent as f64 / (datapath.totals()[Counter::Sent] - before) as f64);
     }

@@ -9,11 +9,11 @@
 
 use crate::action_context::ActionContext;
 use crate::answers::{Answer, Followed};
-use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::capture::Cause;
 use crate::compose::Composer;
 use crate::context::{Context, tcp_flags};
+use crate::deferred::DeferredUpcalls;
 use crate::execute::Executor;
 use crate::tx::{PortSlots, TxPorts, TxSlot};
 use crate::{CaptureVerdict, CapturedFlow};
@@ -205,7 +205,7 @@ fn show_to_taps(batch: &Batch<'_, '_>, plans: &[Plan], context: &mut Context<'_,
                 }
                 Answer::Lost(reason) => verdict = CaptureVerdict::Dropped(*reason),
                 // It is shown when it has asked again.
-                Answer::Later => continue,
+                Answer::Deferred => continue,
             }
         }
         if let Step::Drop(reason) = plans[i].step() {
@@ -256,7 +256,7 @@ fn execute(
         None => match batch.answers.of(i) {
             Answer::Follow(followed) => (&followed.actions, followed.no_output),
             Answer::Lost(reason) => return context.discard(packet, *reason),
-            Answer::Later => return set_aside(&mut executor.aside, i, packet, batch, context),
+            Answer::Deferred => return defer(&mut executor.deferred, i, packet, batch, context),
         },
     };
     let conn = std::mem::take(&mut batch.conns[i]);
@@ -266,9 +266,15 @@ fn execute(
 
 /// Lets packet `i` wait until the tables are free, if it may. This pass of it counts when it is repeated.
 #[cold]
-fn set_aside(aside: &mut Aside, i: usize, packet: Packet, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
+fn defer(
+    deferred: &mut DeferredUpcalls,
+    i: usize,
+    packet: Packet,
+    batch: &mut Batch<'_, '_>,
+    context: &mut Context<'_, '_>,
+) {
     let conn = std::mem::take(&mut batch.conns[i]);
-    match aside.push(packet, batch.keys[i], batch.origins[i], conn) {
+    match deferred.push(packet, batch.keys[i], batch.origins[i], conn) {
         Ok(()) => {
             context.tally[Counter::UpcallsDeferred] += 1;
             context.tally[Counter::Held] += 1;
@@ -286,7 +292,7 @@ fn recirculates(batch: &Batch<'_, '_>, i: usize) -> bool {
     if batch.missed.contains(i) {
         return match batch.answers.of(i) {
             Answer::Follow(followed) => followed.actions.iter().any(Action::recirculates),
-            Answer::Lost(_) | Answer::Later => false,
+            Answer::Lost(_) | Answer::Deferred => false,
         };
     }
     batch.diverged.contains(i) || batch.hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates))

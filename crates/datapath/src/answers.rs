@@ -22,8 +22,8 @@ pub(crate) enum Answer {
     Follow(Followed),
     /// Drop.
     Lost(DropReason),
-    /// Ask again at a later poll.
-    Later,
+    /// The tables could not be asked: ask again at a later poll.
+    Deferred,
 }
 
 /// The actions of a translation, and for which packets of the batch they may be used again.
@@ -61,7 +61,7 @@ impl Answers {
         }
         let fits = |answer: &Answer| match answer {
             Answer::Follow(followed) => followed.shared.as_ref().is_some_and(|matched| matched.contains(key)),
-            Answer::Lost(_) | Answer::Later => false,
+            Answer::Lost(_) | Answer::Deferred => false,
         };
         let Some(at) = self.answers.iter().position(fits) else { return false };
         self.of[i] = at as u8;

@@ -4,7 +4,7 @@
 
 use crate::control::{Control, Worker};
 use crate::load::{INTERVALS, RxqLoad};
-use crate::rxq_assignment::{Dryness, PmdPlace, PolledQueue, RxqAlgorithm};
+use crate::rxq_assignment::{AssignMode, PmdPlace, PolledQueue, RxqAlgorithm};
 use crate::{Datapath, numa};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ fn is_overloaded(worker: &Worker, threshold: u8) -> bool {
     worker.shared.core.is_some() && all.len() == INTERVALS && all.iter().zip(&busy).all(is_busy)
 }
 
-/// A queue on the way from PMD to PMD: where it is, where it would be.
+/// A queue that may be moved, and the PMD that polls it now.
 struct Candidate {
     rxq: Arc<RxqLoad>,
     from: usize,
@@ -212,7 +212,7 @@ impl Control {
                 }
             })
             .collect();
-        let to = self.rxq_assignment.assign(&places, &polled, Dryness::Dry);
+        let to = self.rxq_assignment.assign(&places, &polled, AssignMode::DryRun);
         let is_isolated: Vec<bool> = pmds.iter().map(|&(_, at)| self.is_isolated(&self.workers[at])).collect();
         let nodes: BTreeSet<u32> = places.iter().map(|place| place.numa).collect();
         let is_pinned = |queue: &PolledQueue<'_>| places.iter().any(|place| queue.core == Some(place.core));

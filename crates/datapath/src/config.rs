@@ -1,6 +1,6 @@
 //! How a datapath is set up, and what can go wrong with it.
 
-use crate::settings::{EMC_ENTRIES_ALLOWED, EMC_ENTRIES_EXPECTED};
+use crate::settings::{CACHE_ENTRIES_ALLOWED, CACHE_ENTRIES_EXPECTED};
 use crate::{AutoLb, GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_action::PortNo;
 use sluice_packet::{BATCH_MAX, VlanLimit};
@@ -80,6 +80,12 @@ impl Default for ConnectionTables {
     }
 }
 
+/// The usual time that an unused megaflow stays, milliseconds. Source: Open vSwitch, `OFPROTO_MAX_IDLE_DEFAULT`.
+pub const MAX_IDLE_MS: u64 = 10_000;
+
+/// The most that [`Config::max_megaflows`] may be.
+pub const MEGAFLOWS_LIMIT: u32 = 1 << 28;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -90,7 +96,7 @@ impl Default for Config {
             settings: Settings::default(),
             governor: GovernorMode::Off,
             miss_budget: MissBudget::Unlimited,
-            max_idle_ms: 10_000,
+            max_idle_ms: MAX_IDLE_MS,
             max_megaflows: 1 << 21,
             connection_tables: ConnectionTables::default(),
             flow_memory: u64::MAX,
@@ -118,7 +124,7 @@ impl Config {
         if !(1..=BATCH_MAX).contains(&self.batch) {
             return wrong("the batch size", self.batch, "1 to 32");
         }
-        if !(1..=1 << 28).contains(&self.max_megaflows) {
+        if !(1..=MEGAFLOWS_LIMIT).contains(&self.max_megaflows) {
             return wrong("the limit on megaflows", self.max_megaflows as usize, "1 to 268435456");
         }
         check_settings(&self.settings)
@@ -128,8 +134,8 @@ impl Config {
 /// Whether these settings are valid.
 pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
     let value = settings.emc_entries;
-    if !EMC_ENTRIES_ALLOWED.contains(&value) {
-        return Err(DatapathError::Config { what: "emc-entries", value, expected: EMC_ENTRIES_EXPECTED });
+    if !CACHE_ENTRIES_ALLOWED.contains(&value) {
+        return Err(DatapathError::Config { what: "emc-entries", value, expected: CACHE_ENTRIES_EXPECTED });
     }
     Ok(())
 }

@@ -59,11 +59,11 @@ pub(crate) struct Control {
     pub settings: Settings,
     /// How many VLAN tags are read of a packet.
     pub vlan_limit: VlanLimit,
-    /// What a receive queue's misses may cost now.
     /// How packets are spread over the transmit queues of ports where that is not by worker.
     pub tx_steering: BTreeMap<PortNo, TxSteering>,
     /// What egress policers that are gone have dropped, packets by port.
     pub egress_policed: BTreeMap<PortNo, u64>,
+    /// What a receive queue's misses may cost now.
     pub miss_budget: MissBudget,
     /// The longest sleep of an idle PMD now, microseconds.
     pub sleep_max_us: u32,
@@ -80,24 +80,26 @@ pub(crate) struct Control {
 /// A PMD or the main worker, as control threads hold it.
 pub(crate) struct Worker {
     pub shared: Arc<PmdShared>,
-    pub engine: Engine,
+    pub state: WorkerState,
     /// What it had counted when its statistics were cleared, and when that was.
     pub baseline: Snapshot,
     pub cleared: Instant,
 }
 
 /// The state of a worker.
-pub(crate) enum Engine {
-    Resting(Box<Pmd>),
+pub(crate) enum WorkerState {
+    /// No thread runs it.
+    Stopped(Box<Pmd>),
+    /// Its thread, which returns it when it is told to stop.
     Running(JoinHandle<Box<Pmd>>),
     /// Its thread panicked.
-    Lost,
+    Panicked,
 }
 
 impl Worker {
     pub fn new(pmd: Box<Pmd>) -> Self {
         let shared = Arc::clone(&pmd.shared);
-        Worker { shared, engine: Engine::Resting(pmd), baseline: Snapshot::default(), cleared: Instant::now() }
+        Worker { shared, state: WorkerState::Stopped(pmd), baseline: Snapshot::default(), cleared: Instant::now() }
     }
 
     /// Makes its report count from now.
@@ -108,22 +110,22 @@ impl Worker {
 
     /// Whether its thread has panicked.
     pub fn is_lost(&self) -> bool {
-        match &self.engine {
-            Engine::Resting(_) => false,
-            Engine::Running(thread) => thread.is_finished(),
-            Engine::Lost => true,
+        match &self.state {
+            WorkerState::Stopped(_) => false,
+            WorkerState::Running(thread) => thread.is_finished(),
+            WorkerState::Panicked => true,
         }
     }
 
-    /// Ends its thread; it rests.
+    /// Ends its thread.
     pub fn stop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         self.shared.wake();
-        if let Engine::Running(_) = self.engine
-            && let Engine::Running(thread) = std::mem::replace(&mut self.engine, Engine::Lost)
+        if let WorkerState::Running(_) = self.state
+            && let WorkerState::Running(thread) = std::mem::replace(&mut self.state, WorkerState::Panicked)
             && let Ok(pmd) = thread.join()
         {
-            self.engine = Engine::Resting(pmd);
+            self.state = WorkerState::Stopped(pmd);
         }
     }
 }
@@ -138,7 +140,7 @@ impl Control {
     /// Lets resting workers run their commands.
     pub fn deliver(&mut self) {
         for worker in &mut self.workers {
-            if let Engine::Resting(pmd) = &mut worker.engine {
+            if let WorkerState::Stopped(pmd) = &mut worker.state {
                 pmd.service_commands();
             }
         }

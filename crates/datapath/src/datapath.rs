@@ -2,7 +2,7 @@
 
 use crate::auto_lb::AutoLbState;
 use crate::command::PmdCommand;
-use crate::control::{Control, Engine, Worker};
+use crate::control::{Control, Worker, WorkerState};
 use crate::device_statuses::DeviceStatuses;
 use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
@@ -140,7 +140,7 @@ impl Datapath {
             session_packets: session_packets.map(|packets| Mutex::new(Some(packets))),
             packet_samples: Mutex::new(Some(packet_samples)),
         };
-        datapath.settle_workers(&mut datapath.control())?;
+        datapath.reconcile_workers(&mut datapath.control())?;
         Ok(datapath)
     }
 
@@ -236,19 +236,19 @@ impl Datapath {
 
     /// Runs one iteration of every resting PMD in the caller's thread, at that time.
     pub fn run_once(&self, now_ms: u64) -> Round {
-        self.run_turns(1, now_ms)
+        self.run_iterations(1, now_ms)
     }
 
     /// Runs `turns` iterations of every resting PMD in the caller's thread, all at that time.
-    pub fn run_turns(&self, turns: usize, now_ms: u64) -> Round {
+    pub fn run_iterations(&self, turns: usize, now_ms: u64) -> Round {
         let mut control = self.control();
         let mut round = Round { fullest: 0, exhausted: true };
         for worker in &mut control.workers {
-            let Engine::Resting(pmd) = &mut worker.engine else { continue };
+            let WorkerState::Stopped(pmd) = &mut worker.state else { continue };
             pmd.wake();
             for _ in 0..turns {
                 // The output must not depend on the cycles that it took.
-                pmd.settle_deficits();
+                pmd.reset_deficits();
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));
             }
             pmd.publish();
@@ -373,7 +373,7 @@ impl Datapath {
         });
         drop(into);
         control.wait_for(&removed, control.workers.len());
-        self.settle_workers(&mut control)?;
+        self.reconcile_workers(&mut control)?;
         // A PMD whose pinned queue has gone may take others.
         control.reassign_to_all(Vec::new());
         Ok(port)

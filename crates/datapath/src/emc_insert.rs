@@ -5,16 +5,10 @@
 //! inserted to see whether the traffic has changed. Source of the idea: J. Scheurich, ovs-dev, 16 August 2017: "random
 //! selection with dynamically adapted probability", and a scheme that "periodically increases the probability again".
 
+use crate::hit_window::{HITS_HIGH, HITS_LOW, HitWindow, WindowEnd};
+use crate::settings::EMC_RECIRC_THRESHOLD;
 use sluice_flow_cache::EmcUsage;
 
-/// Lookups after which the number is looked at.
-const WINDOW: u32 = 4096;
-/// If fewer hit than this share, half as many are inserted.
-const HITS_LOW: f64 = 0.5;
-/// If more hit than this share, twice as many are.
-const HITS_HIGH: f64 = 0.9;
-/// Windows until twice as many are inserted to see.
-const PROBE_EVERY: u32 = 16;
 /// At least one candidate in this many is inserted.
 const INV_PROB_MAX: u32 = 1024;
 
@@ -22,16 +16,15 @@ const INV_PROB_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct AdaptiveInsert {
     inv_prob: u32,
-    looked: u32,
-    hits: u32,
-    windows: u32,
+    window: HitWindow,
     /// The occupancy above which the cache is crowded, percent.
     threshold: f64,
 }
 
 impl AdaptiveInsert {
     /// Every candidate at first.
-    pub const ALL: AdaptiveInsert = AdaptiveInsert { inv_prob: 1, looked: 0, hits: 0, windows: 0, threshold: 50.0 };
+    pub const ALL: AdaptiveInsert =
+        AdaptiveInsert { inv_prob: 1, window: HitWindow::NEW, threshold: EMC_RECIRC_THRESHOLD as f64 };
 
     /// Sets the occupancy above which the cache is crowded, percent.
     pub fn set_threshold(&mut self, percent: u8) {
@@ -47,23 +40,19 @@ impl AdaptiveInsert {
     /// Learns how many lookups hit. Returns the inverse probability from now on.
     #[inline]
     pub fn learn(&mut self, looked: usize, hits: usize, usage: &EmcUsage) -> u32 {
-        self.looked += looked as u32;
-        self.hits += hits as u32;
-        if self.looked >= WINDOW {
-            self.adapt(usage.percent() > self.threshold);
+        if let Some(ended) = self.window.push(looked, hits) {
+            self.adapt(&ended, usage.percent() > self.threshold);
         }
         self.inv_prob
     }
 
     #[cold]
-    fn adapt(&mut self, is_crowded: bool) {
-        let hits = f64::from(self.hits) / f64::from(self.looked);
-        (self.looked, self.hits, self.windows) = (0, 0, self.windows + 1);
+    fn adapt(&mut self, ended: &WindowEnd, is_crowded: bool) {
         self.inv_prob = if !is_crowded {
             1
-        } else if hits > HITS_HIGH || self.windows.is_multiple_of(PROBE_EVERY) {
+        } else if ended.hits > HITS_HIGH || ended.probes {
             (self.inv_prob / 2).max(1)
-        } else if hits < HITS_LOW {
+        } else if ended.hits < HITS_LOW {
             (self.inv_prob * 2).min(INV_PROB_MAX)
         } else {
             self.inv_prob
@@ -74,6 +63,7 @@ impl AdaptiveInsert {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hit_window::WINDOW;
 
     #[test]
     fn it_falls_where_nothing_hits_and_rises_where_all_does() {

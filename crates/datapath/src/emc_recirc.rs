@@ -5,6 +5,8 @@
 //! evicts another for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc
 //! packets".
 
+use crate::hit_window::{HITS_HIGH, HITS_LOW, HitWindow, WindowEnd};
+use crate::settings::EMC_RECIRC_THRESHOLD;
 use sluice_flow_cache::EmcUsage;
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::splitmix64;
@@ -16,18 +18,18 @@ use std::str::FromStr;
 pub enum EmcRecirc {
     /// All of them.
     Always,
-    /// None while more entries are in use than the threshold says: Fischetti's patch.
+    /// None while the occupancy is above `emc-recirc-threshold`.
     Threshold,
-    /// All look up; above the threshold fewer are inserted the fuller it is: Ball's penalty instead of a cutoff.
+    /// All look up; above the threshold fewer are inserted the fuller the cache is.
     Penalty,
     /// Each with a probability, which adapts.
     Random,
     /// Packets of flows with a hash below a threshold, which adapts: the same flows each time. The hash is the
     /// receiving device's, if it made one, and else that of the key.
     Rss,
-    /// As `Random`, for packets of every pass: Scheurich's proposal.
+    /// As `Random`, for packets of every pass.
     RandomAll,
-    /// As `Rss`, for packets of every pass: Scheurich's other one.
+    /// As `Rss`, for packets of every pass.
     RssAll,
 }
 
@@ -77,14 +79,6 @@ impl FromStr for EmcRecirc {
     }
 }
 
-/// Lookups of recirculated packets after which a share is looked at.
-const WINDOW: u32 = 4096;
-/// If fewer hit than this share, more flows are admitted than the cache can hold.
-const HITS_LOW: f64 = 0.5;
-/// If more hit than this share, the cache can hold more flows.
-const HITS_HIGH: f64 = 0.9;
-/// Windows until a share is doubled to see whether the traffic has changed.
-const PROBE_EVERY: u32 = 16;
 /// The smallest share, so that there is always something to learn from.
 const SHARE_MIN: f64 = 1.0 / 64.0;
 
@@ -111,9 +105,7 @@ pub(crate) struct Candidates<'a> {
 #[derive(Debug)]
 struct Share {
     share: f64,
-    looked: u32,
-    hits: u32,
-    windows: u32,
+    window: HitWindow,
 }
 
 /// Where in a key's hash the bits are that are compared with the threshold: clear of those that pick a bucket of the
@@ -122,7 +114,8 @@ const HASH_SHIFT: u32 = 30;
 
 impl Gate {
     /// Open to all. Chance decides only about cycles, so the seed is no secret.
-    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL, threshold: 50.0 };
+    pub const OPEN: Gate =
+        Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL, threshold: EMC_RECIRC_THRESHOLD as f64 };
 
     /// Sets the occupancy above which packets stay away, percent.
     pub fn set_threshold(&mut self, percent: u8) {
@@ -156,11 +149,9 @@ impl Gate {
         match policy {
             EmcRecirc::Always | EmcRecirc::Threshold | EmcRecirc::Penalty => {}
             EmcRecirc::Random | EmcRecirc::RandomAll => {
-                self.by_chance.learn(looked as u32, hits as u32, usage.percent() > self.threshold)
+                self.by_chance.learn(looked, hits, usage.percent() > self.threshold)
             }
-            EmcRecirc::Rss | EmcRecirc::RssAll => {
-                self.by_hash.learn(looked as u32, hits as u32, usage.percent() > self.threshold)
-            }
+            EmcRecirc::Rss | EmcRecirc::RssAll => self.by_hash.learn(looked, hits, usage.percent() > self.threshold),
         }
     }
 
@@ -187,7 +178,7 @@ fn keep(mask: BatchMask, mut wanted: impl FnMut(usize) -> bool) -> BatchMask {
 }
 
 impl Share {
-    const ALL: Share = Share { share: 1.0, looked: 0, hits: 0, windows: 0 };
+    const ALL: Share = Share { share: 1.0, window: HitWindow::NEW };
 
     /// The share as a bound on 32 bits.
     fn limit(&self) -> u64 {
@@ -195,23 +186,19 @@ impl Share {
     }
 
     #[inline]
-    fn learn(&mut self, looked: u32, hits: u32, is_crowded: bool) {
-        self.looked += looked;
-        self.hits += hits;
-        if self.looked >= WINDOW {
-            self.adapt(is_crowded);
+    fn learn(&mut self, looked: usize, hits: usize, is_crowded: bool) {
+        if let Some(ended) = self.window.push(looked, hits) {
+            self.adapt(&ended, is_crowded);
         }
     }
 
     #[cold]
-    fn adapt(&mut self, is_crowded: bool) {
-        let hits = f64::from(self.hits) / f64::from(self.looked);
-        (self.looked, self.hits, self.windows) = (0, 0, self.windows + 1);
-        let factor = if !is_crowded || self.windows.is_multiple_of(PROBE_EVERY) {
+    fn adapt(&mut self, ended: &WindowEnd, is_crowded: bool) {
+        let factor = if !is_crowded || ended.probes {
             2.0
-        } else if hits < HITS_LOW {
+        } else if ended.hits < HITS_LOW {
             0.5
-        } else if hits > HITS_HIGH {
+        } else if ended.hits > HITS_HIGH {
             1.25
         } else {
             1.0
@@ -223,6 +210,7 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hit_window::WINDOW;
     use sluice_mem::{FramePool, HeapPool, PoolConfig};
     use sluice_packet::Buffers;
     use std::sync::Arc;

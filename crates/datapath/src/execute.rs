@@ -9,10 +9,10 @@
 //! may have as many `ct` as it has actions.
 
 use crate::action_context::ActionContext;
-use crate::aside::Aside;
 use crate::batch::{Batch, Origin};
 use crate::compose::HOPS_MAX;
 use crate::context::Context;
+use crate::deferred::DeferredUpcalls;
 use crate::meter::PmdMeters;
 use crate::punts::Punts;
 use crate::reassembly::Onward;
@@ -39,7 +39,7 @@ pub(crate) struct Executor {
     pub tracking: Tracking,
     pub recirc: RecircQueue,
     /// Packets whose misses wait for the tables: those of the queue that is served, or of the switch's own.
-    pub aside: Box<Aside>,
+    pub deferred: Box<DeferredUpcalls>,
     pub meters: PmdMeters,
     pub punts: Punts,
     /// Fragments of complete datagrams that go on, the next one last, with the arrival that completed them.
@@ -57,7 +57,7 @@ impl Executor {
     #[inline]
     pub fn end_burst(&mut self, context: &mut Context<'_, '_>) {
         self.tx.flush(context);
-        self.meters.settle();
+        self.meters.return_tokens();
         if let Some(taps) = &mut context.taps {
             taps.end_burst();
         }

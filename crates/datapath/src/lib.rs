@@ -4,7 +4,7 @@
 //! call a stage: `parse`, `lookup`, `upcall`, `act` with `execute`, and `tx`. The packets under way are a [`batch`],
 //! and all stages share a [`context`].
 //!
-//! Threads: a PMD owns its queues, indexes and buffers. Control threads reach it through its mailbox, and see it
+//! Threads: a PMD owns its queues, indexes and buffers. Control threads send it commands through a queue, and see it
 //! through counters that it alone writes. Per packet there is no allocation, log, clock read, shared write or lock.
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,6 @@ mod act;
 mod action_context;
 mod answers;
 mod arm;
-mod aside;
 mod auto_lb;
 mod autopilot;
 mod batch;
@@ -26,6 +25,7 @@ mod context;
 mod control;
 mod control_cores;
 mod datapath;
+mod deferred;
 mod device_statuses;
 mod emc_insert;
 mod emc_recirc;
@@ -34,6 +34,7 @@ mod first_index;
 mod flow_log;
 mod flow_put;
 mod frequency;
+mod hit_window;
 mod load;
 mod lookup;
 mod main_worker;
@@ -78,7 +79,7 @@ pub use capture::{
     CAPTURES_MAX, Capture, CapturePoint, CaptureRequest, CaptureTarget, CaptureVerdict, CapturedFlow, CapturedPacket,
 };
 pub use command::PacketOut;
-pub use config::{Config, ConnectionTables, DatapathError};
+pub use config::{Config, ConnectionTables, DatapathError, MAX_IDLE_MS, MEGAFLOWS_LIMIT};
 pub use datapath::{Datapath, PortPolling, Round};
 pub use emc_recirc::EmcRecirc;
 pub use frequency::tsc_hz;

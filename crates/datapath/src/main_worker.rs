@@ -16,7 +16,7 @@ use std::time::Duration;
 /// at most that late.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 
-/// The longest sleep otherwise. A worker that does not go on for two seconds is told to stand still.
+/// The longest sleep otherwise: the watchdog reports a worker that makes no progress for two seconds.
 const IDLE_SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// How long a queue is left alone that was said to have packets and had none: a device with an error, or no buffer for
@@ -41,7 +41,7 @@ pub(crate) fn sleep(pmd: &mut Pmd) {
     let real_ms = sluice_clock::real_ms();
     let shared = std::sync::Arc::clone(&pmd.shared);
     let mut waited_for = Vec::with_capacity(pmd.rxqs_mut().len() + 1);
-    waited_for.push(PollFd::new(shared.bell(), PollFlags::IN));
+    waited_for.push(PollFd::new(shared.wakeup(), PollFlags::IN));
     let mut until = if pmd.holds_nothing() { IDLE_SLEEP_MAX } else { SLEEP_MAX };
     for rxq in pmd.rxqs_mut() {
         match (rxq.wait.muted_ms(real_ms), rxq.queue.readiness()) {
@@ -56,7 +56,7 @@ pub(crate) fn sleep(pmd: &mut Pmd) {
     drop(waited_for);
     let mut flags = flags.into_iter();
     if flags.next() == Some(true) {
-        shared.silence_bell();
+        shared.clear_wakeup();
     }
     for rxq in pmd.rxqs_mut() {
         let is_asked = rxq.wait.muted_ms(real_ms).is_none() && rxq.queue.readiness().is_some();

@@ -180,7 +180,7 @@ impl Local {
     }
 
     /// Returns the tokens that are left, and adds up the counts.
-    fn settle(&mut self) {
+    fn return_tokens(&mut self) {
         let mut shared = self.meter.lock();
         shared.stats.packets += std::mem::take(&mut self.packets);
         shared.stats.bytes += std::mem::take(&mut self.bytes);
@@ -204,7 +204,7 @@ impl PmdMeters {
     pub fn admit(&mut self, meter: u32, bytes: usize, now_ms: u64) -> bool {
         let version = self.meters.0.version();
         if version != self.version {
-            self.settle();
+            self.return_tokens();
             self.local.clear();
             self.version = version;
         }
@@ -226,10 +226,10 @@ impl PmdMeters {
 
     /// At the end of an iteration, returns the tokens that are left and adds up the counts.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn return_tokens(&mut self) {
         while let Some(meter) = self.used.pop() {
             if let Some(Some(local)) = self.local.get_mut(meter as usize) {
-                local.settle();
+                local.return_tokens();
             }
         }
     }
@@ -237,7 +237,7 @@ impl PmdMeters {
 
 impl Drop for PmdMeters {
     fn drop(&mut self) {
-        self.settle();
+        self.return_tokens();
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     /// How many of `n` packets pass.
     fn pass(pmd: &mut PmdMeters, n: usize, bytes: usize, now_ms: u64) -> usize {
         let passed = (0..n).filter(|_| pmd.admit(3, bytes, now_ms)).count();
-        pmd.settle();
+        pmd.return_tokens();
         passed
     }
 

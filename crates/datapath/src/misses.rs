@@ -6,7 +6,7 @@
 //! affected.
 //!
 //! Within its share a queue may still keep the PMD from polling: a batch of misses takes a hundred times as long as one of
-//! hits. So misses end a turn, too: those behind wait until the queues have been polled, see `aside.rs`.
+//! hits. So they have a quantum each time the queue is served: those behind wait until the queues have been polled, see `deferred.rs`.
 
 use sluice_governor::{Costs, Decision, Governor, Mode};
 
@@ -30,8 +30,8 @@ const AUTO_PER_MILLE: u32 = 250;
 /// pause is not dropped.
 const BUCKET_CYCLES: i64 = 20_000_000;
 
-/// Cycles after which the misses of a queue end its turn: some 20 µs, a few misses.
-const TURN_CYCLES: u64 = 50_000;
+/// Cycles that the misses of a queue may take until the PMD polls again: some 20 µs, a few misses.
+const QUANTUM_CYCLES: u64 = 50_000;
 
 /// A PMD's misses.
 pub(crate) struct Misses {
@@ -39,8 +39,8 @@ pub(crate) struct Misses {
     budget: MissBudget,
     /// Tokens, in cycles, of the queue whose packets are in the stages.
     tokens: i64,
-    /// Cycles that are left of its turn.
-    turn: u64,
+    /// Cycles that are left of its quantum.
+    quantum: u64,
 }
 
 /// A receive queue's miss token bucket. A token is a cycle.
@@ -54,7 +54,7 @@ pub(crate) struct MissBucket {
 impl Misses {
     /// `idle_ms`: how long an unused megaflow stays.
     pub fn new(mode: Mode, budget: MissBudget, idle_ms: u64) -> Self {
-        Misses { governor: Governor::new(mode, 0, idle_ms), budget, tokens: i64::MAX, turn: u64::MAX }
+        Misses { governor: Governor::new(mode, 0, idle_ms), budget, tokens: i64::MAX, quantum: u64::MAX }
     }
 
     /// Changes what misses may cost.
@@ -62,17 +62,17 @@ impl Misses {
         self.budget = budget;
     }
 
-    /// Begins the turn of a queue.
+    /// Gives a queue a new quantum: it is served now.
     #[inline]
-    pub fn begin_turn(&mut self) {
-        // Where no miss is counted none ends a turn, so that replays do not depend on cycles.
-        self.turn = if self.budget == MissBudget::Unlimited { u64::MAX } else { TURN_CYCLES };
+    pub fn begin_quantum(&mut self) {
+        // Where misses are not limited they take no quantum, so that replays do not depend on cycles.
+        self.quantum = if self.budget == MissBudget::Unlimited { u64::MAX } else { QUANTUM_CYCLES };
     }
 
-    /// Ends it. Packets that the switch itself sends have no turns.
+    /// The queue has been served. Packets that the switch itself sends have no quantum.
     #[inline]
-    pub fn end_turn(&mut self) {
-        self.turn = u64::MAX;
+    pub fn end_quantum(&mut self) {
+        self.quantum = u64::MAX;
     }
 
     /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have packets.
@@ -102,10 +102,10 @@ impl Misses {
         self.tokens = i64::MAX;
     }
 
-    /// Whether the queue's turn is over for packets that miss: they are to wait until the PMD has polled.
+    /// Whether packets that miss are to wait until the PMD has polled again.
     #[inline]
-    pub fn ends_turn(&self) -> bool {
-        self.turn == 0
+    pub fn quantum_is_used_up(&self) -> bool {
+        self.quantum == 0
     }
 
     /// Whether another miss may go to the tables.
@@ -119,8 +119,8 @@ impl Misses {
         if self.tokens != i64::MAX {
             self.tokens -= (translate + install) as i64;
         }
-        if self.turn != u64::MAX {
-            self.turn = self.turn.saturating_sub(translate + install);
+        if self.quantum != u64::MAX {
+            self.quantum = self.quantum.saturating_sub(translate + install);
         }
         self.governor.spent(Costs { translate, install, remove: 0 });
     }
@@ -145,11 +145,9 @@ impl Misses {
         }
         Installs { decision, counted: after.counted - before.counted, is_new: after.flows != before.flows }
     }
-}
 
-impl Misses {
-    /// Logs the generation that ended, as the governor of 2012 did. Generations end after thousands of misses, and at
-    /// level DBG only.
+    /// Logs the generation that ended, as the patch did that crate `governor` names. Generations end after thousands of
+    /// misses, and at level DBG only.
     #[cold]
     fn log_generation(&mut self) {
         if let Some(generation) = self.governor.take_generation() {
@@ -218,19 +216,19 @@ mod tests {
     fn misses_end_a_turn_if_they_are_counted() {
         let asked = |budget| {
             let mut misses = Misses::new(Mode::Off, budget, 10_000);
-            misses.begin_turn();
-            (0..1000).take_while(|_| (!misses.ends_turn()).then(|| misses.charge(600, 400)).is_some()).count()
+            misses.begin_quantum();
+            (0..1000).take_while(|_| (!misses.quantum_is_used_up()).then(|| misses.charge(600, 400)).is_some()).count()
         };
         assert_eq!(asked(MissBudget::Auto), 50);
         assert_eq!(asked(MissBudget::PerMille(100)), 50);
         assert_eq!(asked(MissBudget::Unlimited), 1000);
-        // A miss that takes longer than a turn is asked all the same.
+        // A miss that takes longer than a quantum is asked all the same.
         let mut misses = Misses::new(Mode::Off, MissBudget::Auto, 10_000);
-        misses.begin_turn();
-        assert!(!misses.ends_turn());
-        misses.charge(10 * TURN_CYCLES, 0);
-        assert!(misses.ends_turn());
-        misses.end_turn();
-        assert!(!misses.ends_turn(), "what the switch itself sends has no turn");
+        misses.begin_quantum();
+        assert!(!misses.quantum_is_used_up());
+        misses.charge(10 * QUANTUM_CYCLES, 0);
+        assert!(misses.quantum_is_used_up());
+        misses.end_quantum();
+        assert!(!misses.quantum_is_used_up(), "what the switch itself sends has no quantum");
     }
 }

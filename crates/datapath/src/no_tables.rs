@@ -1,14 +1,14 @@
 //! The upcall of a datapath that has no tables yet.
 
-use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
+use sluice_action::{Miss, Upcall, UpcallResult, XcacheHandle};
 use sluice_fate::DropReason;
 
 /// Every upcall is lost.
 pub(crate) struct NoTables;
 
 impl Upcall for NoTables {
-    fn translate(&mut self, _miss: &Miss<'_>) -> Fate {
-        Fate::Failed(DropReason::UpcallLost)
+    fn translate(&mut self, _miss: &Miss<'_>) -> UpcallResult {
+        UpcallResult::Failed(DropReason::UpcallLost)
     }
 
     fn is_current(&self, _version: u64) -> bool {

@@ -170,7 +170,7 @@ impl Pmd {
         walk.release_expired(&mut batch, &mut context);
         // Those of the switch's own that wait; a queue's are with the queue.
         let mut fullest = 0;
-        if !walk.executor.aside.is_empty() {
+        if !walk.executor.deferred.is_empty() {
             fullest = walk.retry_misses(&mut batch, &mut context);
             walk.executor.end_burst(&mut context);
         }
@@ -197,7 +197,7 @@ impl Pmd {
             }
         }
         walk.executor.tx.end_iteration(fullest == BATCH_MAX, context.buffers, context.tally);
-        walk.upcalls.end_iteration(|| !walk.executor.aside.is_empty() || rxqs.iter().any(Rxq::has_deferred));
+        walk.upcalls.end_iteration(|| !walk.executor.deferred.is_empty() || rxqs.iter().any(Rxq::has_deferred));
         walk.levels.maintain(&context);
         // Packets of the switch's own that are left are work, as received ones are.
         fullest.max(usize::from(is_sending))
@@ -220,7 +220,7 @@ impl Pmd {
     }
 
     /// Forgets what each queue was charged: the next iteration polls all of them, in their order.
-    pub fn settle_deficits(&mut self) {
+    pub fn reset_deficits(&mut self) {
         self.rxqs.iter_mut().for_each(|rxq| rxq.deficit = Deficit::default());
     }
 
@@ -424,7 +424,7 @@ impl Pmd {
 
     /// Drops the switch's own packets that wait for the tables: their buffers may be of a port that goes.
     fn drop_own_misses(&mut self) {
-        let mut own = std::mem::take(&mut self.walk.executor.aside);
+        let mut own = std::mem::take(&mut self.walk.executor.deferred);
         self.walk.drop_misses(&mut own, &mut self.buffers, &mut self.tally);
     }
 

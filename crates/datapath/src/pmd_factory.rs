@@ -69,7 +69,7 @@ impl PmdFactory {
             tx,
             tracking: Tracking::new(self.conntrack.clone(), self.config.connection_tables.cached, reassembly, random),
             recirc: RecircQueue::new(self.config.recirculations),
-            aside: Box::default(),
+            deferred: Box::default(),
             meters: PmdMeters::new(self.meters.clone()),
             resumed: Vec::new(),
             punts: self.punts.clone(),

@@ -24,9 +24,9 @@ pub(crate) struct PmdShared {
     /// `None`: it is the main worker, which is bound to no core.
     pub core: Option<usize>,
     pub stats: PmdStats,
-    mailbox: MessageQueue<PmdCommand>,
-    /// Wakes its thread if that sleeps until something happens.
-    bell: OwnedFd,
+    commands: MessageQueue<PmdCommand>,
+    /// An eventfd on which its thread sleeps.
+    wakeup: OwnedFd,
     pub gauges: Gauges,
     /// What it is doing.
     pub progress: Progress,
@@ -64,13 +64,13 @@ pub(crate) struct Gauges {
 impl PmdShared {
     pub fn new(pmd: usize, core: Option<usize>, sleep_max_us: u32) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = rustix::event::eventfd(0, flags)?;
+        let wakeup = rustix::event::eventfd(0, flags)?;
         Ok(PmdShared {
             pmd,
             core,
-            bell,
+            wakeup,
             stats: PmdStats::default(),
-            mailbox: MessageQueue::default(),
+            commands: MessageQueue::default(),
             gauges: Gauges::default(),
             progress: Progress::default(),
             cycles: Load::default(),
@@ -86,19 +86,19 @@ impl PmdShared {
 
     /// Gives it a command, which it runs between two iterations.
     pub fn post(&self, command: PmdCommand) {
-        self.mailbox.post(command);
+        self.commands.post(command);
         self.wake();
     }
 
     /// Whether there are commands.
     #[inline]
     pub fn has_commands(&self) -> bool {
-        self.mailbox.has_messages()
+        self.commands.has_messages()
     }
 
     /// Moves all commands to the end of `into`.
     pub fn take_commands(&self, into: &mut Vec<PmdCommand>) {
-        self.mailbox.take(usize::MAX, into);
+        self.commands.take(usize::MAX, into);
     }
 
     /// Asks its thread to end, without waiting for it.
@@ -109,18 +109,18 @@ impl PmdShared {
 
     /// Wakes its thread if that sleeps in poll(2).
     pub fn wake(&self) {
-        // It fails only if it was rung very often and not heard; then it is ringing.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        // It fails only if its counter is at the maximum; then it is readable anyway.
+        let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 
     /// The descriptor that is readable after [`PmdShared::wake`].
-    pub fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub fn wakeup(&self) -> &OwnedFd {
+        &self.wakeup
     }
 
-    /// Makes the bell's descriptor unreadable until it is rung again.
-    pub fn silence_bell(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    /// Makes it unreadable until the next [`PmdShared::wake`].
+    pub fn clear_wakeup(&self) {
+        let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
     }
 
     pub fn rxqs(&self) -> MutexGuard<'_, Vec<Arc<RxqLoad>>> {

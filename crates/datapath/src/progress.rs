@@ -19,9 +19,9 @@ pub enum Activity {
     Idle,
     /// Commands of control threads.
     Commands,
-    /// Polling a receive queue.
+    /// Polling a receive queue, and reading the packets' headers.
     Rx,
-    /// Reading the packets' headers and asking the caches.
+    /// Asking the caches and the subtables.
     Lookup,
     /// Asking the tables.
     Upcall,

@@ -34,7 +34,7 @@ impl RecircQueue {
         origin.depth < self.depth_max
     }
 
-    /// Whether a packet may take so many passes more.
+    /// Whether a packet may take this many more passes.
     #[inline]
     pub fn admits_passes(&self, origin: &Origin, passes: usize) -> bool {
         usize::from(origin.depth) + passes <= usize::from(self.depth_max)

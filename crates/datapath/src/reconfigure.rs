@@ -140,8 +140,7 @@ impl Datapath {
         told.collect()
     }
 
-    /// Makes memory for caches that have asked for more. To be called often, because they evict flows until it is
-    /// there.
+    /// Makes memory for caches that have asked for more. To be called often: until then they evict flows.
     pub fn service_caches(&self) {
         for worker in &self.control().workers {
             worker.shared.cache_memory().named().for_each(|(_, memory)| memory.grow());
@@ -161,7 +160,6 @@ impl Datapath {
     }
 }
 
-/// Notes a port's policer for workers and queues to come.
 impl Control {
     /// Adds what policers have dropped to the counters of a port, if it has them or had, or is of a type whose users look for
     /// them. Source of the names: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_get_sw_custom_stats`.
@@ -179,6 +177,7 @@ impl Control {
     }
 }
 
+/// Notes a port's policer for workers and queues to come.
 fn set_policer<T>(
     ports: &BTreeMap<PortNo, Box<dyn Port>>,
     policers: &mut BTreeMap<PortNo, Arc<T>>,

@@ -1,8 +1,8 @@
 //! A receive queue that is polled, with its tuner, its deficit, its miss bucket, and the fates of its packets.
 
-use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::context::Context;
+use crate::deferred::DeferredUpcalls;
 use crate::load::RxqLoad;
 use crate::misses::MissBucket;
 use crate::policing;
@@ -28,7 +28,7 @@ pub(crate) struct Rxq {
     pub deficit: Deficit,
     misses: MissBucket,
     /// Its packets that wait for the tables.
-    aside: Box<Aside>,
+    deferred: Box<DeferredUpcalls>,
     /// What decides how much it may receive, if that is limited.
     pub policer: Option<Arc<IngressPolicer>>,
     /// What the main worker knows of it; a PMD polls it in any case.
@@ -64,19 +64,19 @@ impl Rxq {
             tuner,
             deficit,
             misses,
-            aside: Box::default(),
+            deferred: Box::default(),
             policer: None,
             wait: QueueWait::Ready,
             tally,
         }
     }
 
-    /// Reads no more tags of its packets from now on.
+    /// Sets how many VLAN tags of its packets are read from now on.
     pub fn set_vlan_limit(&mut self, vlan_limit: VlanLimit) {
         self.port = self.port.with_vlan_limit(vlan_limit);
     }
 
-    /// Its turn: polls it and takes the packets to their ends, and lets those ask again that waited for the tables. Returns how
+    /// Polls it and takes the packets to their ends, and lets those ask again that waited for the tables. Returns how
     /// many packets the fullest burst had.
     #[inline(always)]
     pub fn serve<'g>(
@@ -86,21 +86,21 @@ impl Rxq {
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) -> usize {
-        walk.upcalls.misses.begin_turn();
-        let (mut fullest, mut waits) = (0, !self.aside.is_empty());
+        walk.upcalls.misses.begin_quantum();
+        let (mut fullest, mut waits) = (0, !self.deferred.is_empty());
         // How many may be received depends on whether the tables are still locked, which only asking tells.
-        if waits && self.aside.is_blocked() {
+        if waits && self.deferred.is_blocked() {
             fullest = self.retry_misses(walk, scheduler, batch, context);
             waits = false;
         }
-        let room = self.aside.room(batch.limit());
+        let room = self.deferred.room(batch.limit());
         if room != 0 {
             fullest = fullest.max(self.receive(room, walk, scheduler, batch, context));
         }
-        if waits && !walk.upcalls.misses.ends_turn() {
+        if waits && !walk.upcalls.misses.quantum_is_used_up() {
             fullest = fullest.max(self.retry_misses(walk, scheduler, batch, context));
         }
-        walk.upcalls.misses.end_turn();
+        walk.upcalls.misses.end_quantum();
         fullest
     }
 
@@ -117,7 +117,7 @@ impl Rxq {
     ) -> usize {
         let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
         batch.packets.limit(room);
-        self.aside.note_poll();
+        self.deferred.note_poll();
         loop {
             context.clock.progress().poll(self.load.port);
             context.clock.start();
@@ -144,10 +144,10 @@ impl Rxq {
             scheduler.charge(&mut self.deficit, n, cycles);
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
-            // While a transmit ring is full, further bursts would be lost, too. Others may have packets for the port that
-            // empties it, or from a guest that waits for room to answer.
+            // A full transmit ring ends the quantum: further bursts would be dropped, too. Other queues are polled meanwhile,
+            // among them those of the guest that has to drain the ring.
             let finds_room = self.tally.dropped(DropReason::TxFull) == full;
-            if quantum == 0 || n < BATCH_MAX || !finds_room || !self.aside.is_empty() {
+            if quantum == 0 || n < BATCH_MAX || !finds_room || !self.deferred.is_empty() {
                 return fullest;
             }
         }
@@ -165,11 +165,11 @@ impl Rxq {
         context.clock.progress().poll(self.load.port);
         context.clock.start();
         walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
-        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        std::mem::swap(&mut self.deferred, &mut walk.executor.deferred);
         let mut context = context.counting_into(&mut self.tally);
         let n = walk.retry_misses(batch, &mut context);
         walk.executor.end_burst(&mut context);
-        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        std::mem::swap(&mut self.deferred, &mut walk.executor.deferred);
         walk.upcalls.misses.end(&mut self.misses);
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
@@ -183,17 +183,17 @@ impl Rxq {
     /// Whether packets of it wait for the tables.
     #[inline]
     pub fn has_deferred(&self) -> bool {
-        !self.aside.is_empty()
+        !self.deferred.is_empty()
     }
 
     /// Whether it will never give a packet again, and none of its packets waits.
     pub fn is_exhausted(&self) -> bool {
-        self.queue.exhausted() && self.aside.is_empty()
+        self.queue.exhausted() && self.deferred.is_empty()
     }
 
     /// Drops its packets that wait for the tables, since it goes.
     pub fn drop_misses(&mut self, walk: &mut Walk, buffers: &mut Buffers) {
-        walk.drop_misses(&mut self.aside, buffers, &mut self.tally);
+        walk.drop_misses(&mut self.deferred, buffers, &mut self.tally);
     }
 
     /// Charges a poll that gave nothing but packets which the port dropped: these cost cycles, too.
@@ -219,7 +219,7 @@ impl Rxq {
     /// Takes the packets just received to their ends. Returns the cycles that this took, polling included.
     #[inline(always)]
     fn process<'g>(&mut self, walk: &mut Walk, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> u64 {
-        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        std::mem::swap(&mut self.deferred, &mut walk.executor.deferred);
         let mut context = context.counting_into(&mut self.tally);
         let n = batch.packets.len();
         context.tally[Counter::Received] += n as u64;
@@ -229,7 +229,7 @@ impl Rxq {
         context.clock.progress().enter(Activity::Tx);
         walk.executor.end_burst(&mut context);
         context.clock.mark(Stage::Tx);
-        std::mem::swap(&mut self.aside, &mut walk.executor.aside);
+        std::mem::swap(&mut self.deferred, &mut walk.executor.deferred);
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);

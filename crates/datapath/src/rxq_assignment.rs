@@ -30,21 +30,21 @@ pub struct RxqAssignment {
     pub isolates: bool,
 }
 
-/// Whether an assignment is meant.
+/// Whether an assignment is carried out, or estimated only, as Open vSwitch's dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dryness {
-    /// It will be carried out; the log says so.
-    Real,
-    /// It is an estimate, which the log tells for debugging only.
-    Dry,
+pub(crate) enum AssignMode {
+    /// It is carried out, and logged as such.
+    Apply,
+    /// It is an estimate, logged for debugging only.
+    DryRun,
 }
 
-/// Logs with the level that an assignment has.
-macro_rules! say {
-    ($dryness:expr, $level:ident, $($text:tt)+) => {
-        match $dryness {
-            Dryness::Real => tracing::$level!(target: "dpif_netdev", $($text)+),
-            Dryness::Dry => tracing::debug!(target: "dpif_netdev", $($text)+),
+/// Logs a step of an assignment, by whether it is carried out.
+macro_rules! log_assignment {
+    ($mode:expr, $level:ident, $($text:tt)+) => {
+        match $mode {
+            AssignMode::Apply => tracing::$level!(target: "dpif_netdev", $($text)+),
+            AssignMode::DryRun => tracing::debug!(target: "dpif_netdev", $($text)+),
         }
     };
 }
@@ -139,13 +139,13 @@ impl RxqAssignment {
     }
 
     /// The place of the PMD for each queue, in the order of the queues; there is at least one PMD.
-    pub(crate) fn assign(self, pmds: &[PmdPlace], queues: &[PolledQueue<'_>], dryness: Dryness) -> Vec<usize> {
+    pub(crate) fn assign(self, pmds: &[PmdPlace], queues: &[PolledQueue<'_>], mode: AssignMode) -> Vec<usize> {
         let mut pmd_of = vec![0; queues.len()];
         let mut assigned = vec![Assigned::default(); pmds.len()];
         let mut is_isolated = vec![false; pmds.len()];
         let mut spread = Vec::with_capacity(queues.len());
         for (i, queue) in queues.iter().enumerate() {
-            let Some(at) = pinned(pmds, queue, dryness) else {
+            let Some(at) = pinned(pmds, queue, mode) else {
                 spread.push(i);
                 continue;
             };
@@ -153,7 +153,7 @@ impl RxqAssignment {
             is_isolated[at] |= self.isolates_pmds();
             assigned[at].add(queue);
         }
-        if !spread.is_empty() && dryness == Dryness::Real {
+        if !spread.is_empty() && mode == AssignMode::Apply {
             tracing::info!(
                 target: "dpif_netdev",
                 "Performing pmd to rx queue assignment using {} algorithm.", self.algorithm
@@ -165,7 +165,7 @@ impl RxqAssignment {
         let mut nodes = Nodes::new(pmds, &is_isolated);
         for i in spread {
             let at = nodes.choose(self.algorithm, &queues[i], &assigned);
-            log_choice(&pmds[at], &queues[i], is_isolated[at], dryness);
+            log_choice(&pmds[at], &queues[i], is_isolated[at], mode);
             pmd_of[i] = at;
             assigned[at].add(&queues[i]);
         }
@@ -174,12 +174,12 @@ impl RxqAssignment {
 }
 
 /// The place of the PMD that a queue is pinned to, if there is one.
-fn pinned(pmds: &[PmdPlace], queue: &PolledQueue<'_>, dryness: Dryness) -> Option<usize> {
+fn pinned(pmds: &[PmdPlace], queue: &PolledQueue<'_>, mode: AssignMode) -> Option<usize> {
     let core = queue.core?;
     let PolledQueue { port, queue, .. } = queue;
     let Some(at) = pmds.iter().position(|pmd| pmd.core == core) else {
-        say!(
-            dryness,
+        log_assignment!(
+            mode,
             warn,
             "Core {core:2} cannot be pinned with port '{port}' rx queue {queue}. Use pmd-cpu-mask to enable a pmd on core \
              {core}. An alternative core will be assigned."
@@ -187,29 +187,29 @@ fn pinned(pmds: &[PmdPlace], queue: &PolledQueue<'_>, dryness: Dryness) -> Optio
         return None;
     };
     let numa = pmds[at].numa;
-    say!(dryness, info, "Core {core:2} on numa node {numa} is pinned with port '{port}' rx queue {queue}.");
+    log_assignment!(mode, info, "Core {core:2} on numa node {numa} is pinned with port '{port}' rx queue {queue}.");
     Some(at)
 }
 
-fn log_choice(pmd: &PmdPlace, queue: &PolledQueue<'_>, is_isolated: bool, dryness: Dryness) {
+fn log_choice(pmd: &PmdPlace, queue: &PolledQueue<'_>, is_isolated: bool, mode: AssignMode) {
     let PmdPlace { core, numa } = pmd;
     let PolledQueue { port, queue, numa: port_numa, cycles, .. } = queue;
     if is_isolated {
-        say!(
-            dryness,
+        log_assignment!(
+            mode,
             warn,
             "No non-isolated pmd on any numa available for port '{port}' rx queue {queue}. An isolated one polls it."
         );
     } else if numa != port_numa {
-        say!(
-            dryness,
+        log_assignment!(
+            mode,
             info,
             "There's no available (non-isolated) pmd thread on numa node {port_numa}. Port '{port}' rx queue {queue} \
              will be assigned to a pmd on numa node {numa}. This may lead to reduced performance."
         );
     }
-    say!(
-        dryness,
+    log_assignment!(
+        mode,
         info,
         "Core {core:2} on numa node {numa} assigned port '{port}' rx queue {queue} (measured processing cycles {cycles})."
     );
@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn algorithms_spread_as_those_of_ovs() {
-        let spread = |algorithm, cycles: &[u64]| of(algorithm).assign(&pmds(&[0, 0]), &queues(cycles), Dryness::Real);
+        let spread =
+            |algorithm, cycles: &[u64]| of(algorithm).assign(&pmds(&[0, 0]), &queues(cycles), AssignMode::Apply);
         assert_eq!(spread(RxqAlgorithm::RoundRobin, &[10, 40, 20, 30]), [0, 1, 0, 1]);
         assert_eq!(spread(RxqAlgorithm::Cycles, &[10, 40, 20, 30]), [0, 0, 1, 1]);
         assert_eq!(spread(RxqAlgorithm::Cycles, &[0; 8]), [0, 1, 1, 0, 0, 1, 1, 0]);
@@ -297,9 +298,9 @@ mod tests {
     #[test]
     fn queues_stay_on_the_node_of_their_port_if_it_has_a_pmd() {
         let assignment = of(RxqAlgorithm::Cycles);
-        assert_eq!(assignment.assign(&pmds(&[1, 0]), &queues(&[0; 3]), Dryness::Real), [1, 1, 1]);
+        assert_eq!(assignment.assign(&pmds(&[1, 0]), &queues(&[0; 3]), AssignMode::Apply), [1, 1, 1]);
         assert_eq!(
-            assignment.assign(&pmds(&[1, 2, 1, 2]), &queues(&[0; 4]), Dryness::Real),
+            assignment.assign(&pmds(&[1, 2, 1, 2]), &queues(&[0; 4]), AssignMode::Apply),
             [0, 1, 2, 3],
             "other nodes in turn"
         );
@@ -310,11 +311,11 @@ mod tests {
         let mut pinned = queues(&[0; 3]);
         pinned[0].core = Some(1);
         pinned[1].core = Some(77);
-        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
+        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, AssignMode::Apply), [1, 0, 0]);
         let shared = RxqAssignment { algorithm: RxqAlgorithm::Group, isolates: false };
-        assert_eq!(shared.assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
+        assert_eq!(shared.assign(&pmds(&[0, 0]), &pinned, AssignMode::Apply), [1, 0, 0]);
         pinned[1].core = Some(0);
-        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, Dryness::Real), [1, 0, 0]);
+        assert_eq!(of(RxqAlgorithm::Cycles).assign(&pmds(&[0, 0]), &pinned, AssignMode::Apply), [1, 0, 0]);
     }
 
     proptest! {
@@ -328,7 +329,7 @@ mod tests {
             let pmds = pmds(&numas);
             let queues: Vec<_> = wanted.iter().enumerate()
                 .map(|(queue, &(numa, core, cycles))| PolledQueue { port: "p", queue, numa, core, cycles }).collect();
-            let pmd_of = RxqAssignment { algorithm, isolates }.assign(&pmds, &queues, Dryness::Real);
+            let pmd_of = RxqAssignment { algorithm, isolates }.assign(&pmds, &queues, AssignMode::Apply);
             prop_assert_eq!(pmd_of.len(), queues.len());
             let pinned: Vec<usize> = queues.iter().filter_map(|q| q.core.filter(|core| *core < pmds.len())).collect();
             for (queue, at) in queues.iter().zip(&pmd_of) {

@@ -1,4 +1,5 @@
-//! Which receive queue is polled: deficit round robin over cycles.
+//! Which receive queue is polled: shares of cycles by virtual time, as the Linux scheduler CFS deals them, with a quantum as in
+//! deficit round robin.
 //!
 //! A batch of one queue may cost a hundred times a batch of another, so polling queues in turn does not give them equal
 //! shares. Each queue is therefore charged the cycles that its packets took. A queue that is ahead of the other active
@@ -37,7 +38,8 @@ const DECAY: u64 = 64;
 const CHARGED_MAX: u64 = 5;
 const CHARGED: u64 = 4;
 
-/// What a receive queue has been charged. Its deficit is what this exceeds the least charged active queue by.
+/// What a receive queue has been charged: its virtual time. Unlike the counter of deficit round robin, a larger value means less
+/// service: the queue is ahead by what it exceeds the least charged active queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deficit {
     /// Cycles.

@@ -2,7 +2,7 @@
 //! cache is filled. The autopilot decides what is "auto".
 
 use crate::EmcRecirc;
-use sluice_flow_cache::{DistributorTable, SubtableSearch};
+use sluice_flow_cache::{CACHE_ENTRIES_MAX, DistributorTable, SubtableSearch};
 use sluice_simd::Isa;
 use sluice_simd::isa::NoIsa;
 use std::fmt::{self, Display};
@@ -42,7 +42,7 @@ pub struct Settings {
     pub emc: Level,
     /// Signature match cache.
     pub smc: Level,
-    /// The most flows that the signature match cache holds, 1 to 2^28; `None`: as many as `caches.rs` says.
+    /// The most flows that the signature match cache holds; `None`: as many as `caches.rs` says. For tests: no key sets it.
     pub smc_entries: Option<usize>,
     /// Cuckoo distributor.
     pub distributor: Level,
@@ -91,12 +91,12 @@ pub enum SettingError {
 
 /// Entries of the exact match cache by default. Source: OVS, EM_FLOW_HASH_SHIFT.
 const EMC_ENTRIES: usize = 8192;
-/// The occupancy above which packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the patch.
-const EMC_RECIRC_THRESHOLD: u8 = 50;
-/// As many entries as it can have.
-pub(crate) const EMC_ENTRIES_ALLOWED: RangeInclusive<usize> = 1..=1 << 28;
+/// The occupancy above which packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the patch that `emc_recirc.rs` names.
+pub(crate) const EMC_RECIRC_THRESHOLD: u8 = 50;
+/// The entries that a cache may be told to have.
+pub(crate) const CACHE_ENTRIES_ALLOWED: RangeInclusive<usize> = 1..=CACHE_ENTRIES_MAX;
 /// The same in words.
-pub(crate) const EMC_ENTRIES_EXPECTED: &str = "a number from 1 to 268435456";
+pub(crate) const CACHE_ENTRIES_EXPECTED: &str = "a number from 1 to 268435456";
 
 impl Default for Settings {
     fn default() -> Self {
@@ -172,7 +172,7 @@ impl Settings {
                 self.distributor_table = or_auto(value, table).ok_or_else(|| wrong("distributor-table", expected))?;
             }
             "distributor-entries" => {
-                let entries = value.parse().ok().filter(|n| EMC_ENTRIES_ALLOWED.contains(n));
+                let entries = value.parse().ok().filter(|n| CACHE_ENTRIES_ALLOWED.contains(n));
                 let expected = "\"auto\" or a number from 1 to 268435456";
                 self.distributor_entries =
                     or_auto(value, entries).ok_or_else(|| wrong("distributor-entries", expected))?;
@@ -188,8 +188,8 @@ impl Settings {
             "vector" if value == "auto" => self.vector = Isa::best(),
             "vector" => self.vector = Isa::named(value)?,
             "emc-entries" => {
-                let entries = value.parse().ok().filter(|n| EMC_ENTRIES_ALLOWED.contains(n));
-                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", EMC_ENTRIES_EXPECTED))?;
+                let entries = value.parse().ok().filter(|n| CACHE_ENTRIES_ALLOWED.contains(n));
+                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", CACHE_ENTRIES_EXPECTED))?;
             }
             "emc-insert-inv-prob" => {
                 let expected = "\"auto\", \"adaptive\" or a whole number from 0 to 4294967295";

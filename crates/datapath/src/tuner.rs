@@ -1,4 +1,5 @@
-//! The autopilot of one receive queue: from counters to samples, from numbers to arms.
+//! The tuner of one receive queue: turns counters into samples for its autopilot, which knows no cache, and the number that this
+//! chooses into an arm.
 
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
 use crate::frequency::tsc_hz;

@@ -5,14 +5,14 @@
 //! carried nothing.
 
 use crate::answers::{Answer, Followed};
-use crate::aside::Aside;
 use crate::batch::Batch;
 use crate::context::{Context, tcp_flags};
+use crate::deferred::DeferredUpcalls;
 use crate::flow_log;
 use crate::lookup::Levels;
 use crate::misses::Misses;
 use arrayvec::ArrayVec;
-use sluice_action::{Fate, FlowId, MegaflowMatch, Miss, Translation, Upcall, XcacheHandle, agree_under};
+use sluice_action::{FlowId, MegaflowMatch, Miss, Translation, Upcall, UpcallResult, XcacheHandle, agree_under};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{Installed, Megaflow};
@@ -38,13 +38,13 @@ impl Upcalls {
     }
 
     /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
-    /// answers of their own. If a control thread has the tables, older packets wait for them, or the queue's turn is over,
-    /// the packets are to ask `later`.
+    /// answers of their own. If a control thread has the tables, older packets wait for them, or the queue's quantum is used
+    /// up, the packets are deferred.
     #[cold]
     pub fn ask_tables<'g>(
         &mut self,
         levels: &mut Levels,
-        later: &mut Aside,
+        deferred: &mut DeferredUpcalls,
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) {
@@ -62,10 +62,10 @@ impl Upcalls {
             }
             if batch.answers.share(i, key) {
                 context.tally[Counter::Upcalls] += 1;
-            } else if later.must_wait() || self.misses.ends_turn() {
-                batch.answers.push(i, Answer::Later);
+            } else if deferred.must_wait() || self.misses.quantum_is_used_up() {
+                batch.answers.push(i, Answer::Deferred);
             } else if self.misses.may_ask() {
-                installed.extend(self.ask(i, levels, later, batch, context));
+                installed.extend(self.ask(i, levels, deferred, batch, context));
             } else {
                 context.tally[Counter::UpcallsLost] += 1;
                 batch.answers.push(i, Answer::Lost(DropReason::MissBudget));
@@ -75,7 +75,7 @@ impl Upcalls {
                 self.tables.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
             }
         }
-        if !later.must_wait() && !self.packets_wait {
+        if !deferred.must_wait() && !self.packets_wait {
             self.end_asking();
         }
     }
@@ -107,7 +107,7 @@ impl Upcalls {
         &mut self,
         i: usize,
         levels: &mut Levels,
-        later: &mut Aside,
+        deferred: &mut DeferredUpcalls,
         batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) -> Option<&'g Megaflow> {
@@ -118,13 +118,13 @@ impl Upcalls {
         let mut installed = None;
         // Matched by reference: moving the translation would copy its mask, a key of eight lines.
         match &fate {
-            Fate::Translated(translation) => {
+            UpcallResult::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
                 if translation.cacheable && self.is_due(i, translation, levels, batch, context) {
                     installed = self.install(key, translation, context);
                 }
                 if let Some(flow) = installed {
-                    later.release(&flow.mask().whole, key);
+                    deferred.release(&flow.mask().whole, key);
                     levels.insert(i, batch, flow);
                     context.counters.set_indexed(flow.id());
                 }
@@ -134,13 +134,13 @@ impl Upcalls {
                 let no_output = translation.no_output;
                 batch.answers.push(i, Answer::Follow(Followed { actions, no_output, xcache, shared }));
             }
-            Fate::Failed(reason) => {
+            UpcallResult::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;
                 batch.answers.push(i, Answer::Lost(*reason));
             }
-            Fate::Busy => {
-                later.block();
-                batch.answers.push(i, Answer::Later);
+            UpcallResult::Busy => {
+                deferred.block();
+                batch.answers.push(i, Answer::Deferred);
             }
         }
         let ended = tsc::now();

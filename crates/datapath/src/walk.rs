@@ -8,11 +8,11 @@
 
 use crate::act::act;
 use crate::action_context::ActionContext;
-use crate::aside::Aside;
 use crate::batch::{Batch, Origin};
 use crate::command::PacketOut;
 use crate::compose::Composer;
 use crate::context::Context;
+use crate::deferred::DeferredUpcalls;
 use crate::execute::Executor;
 use crate::first_index::{FirstIndex, HashKind};
 use crate::lookup::Levels;
@@ -57,7 +57,7 @@ impl Walk {
     #[cold]
     pub fn retry_misses<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> usize {
         let mut all = 0;
-        self.executor.aside.begin_retry(batch);
+        self.executor.deferred.begin_retry(batch);
         loop {
             let n = batch.packets.len();
             all += n;
@@ -68,18 +68,18 @@ impl Walk {
             }
             self.finish_passes(batch, context);
             batch.forget_passes();
-            let may_ask = all < BATCH_MAX && !self.upcalls.misses.ends_turn();
-            if !self.executor.aside.move_next(may_ask, batch) {
+            let may_ask = all < BATCH_MAX && !self.upcalls.misses.quantum_is_used_up();
+            if !self.executor.deferred.move_next(may_ask, batch) {
                 break;
             }
         }
-        self.executor.aside.end_retry();
+        self.executor.deferred.end_retry();
         all
     }
 
     /// Drops the packets that wait for the tables.
-    pub fn drop_misses(&mut self, aside: &mut Aside, buffers: &mut Buffers, tally: &mut Tally) {
-        aside.drop_all(buffers, tally);
+    pub fn drop_misses(&mut self, deferred: &mut DeferredUpcalls, buffers: &mut Buffers, tally: &mut Tally) {
+        deferred.drop_all(buffers, tally);
     }
 
     /// Lets packets that recirculate take their further passes, and sends what was held for them.
@@ -114,7 +114,7 @@ impl Walk {
         self.composer.record(batch, &self.executor.tracking, context);
         if !batch.missed.is_empty() {
             context.clock.progress().enter(Activity::Upcall);
-            self.upcalls.ask_tables(&mut self.levels, &mut self.executor.aside, batch, context);
+            self.upcalls.ask_tables(&mut self.levels, &mut self.executor.deferred, batch, context);
             context.clock.mark(Stage::Upcall);
         }
         if !batch.composed.is_empty() {

@@ -5,9 +5,9 @@
 //! old worker after all its packets have been sent, so that flows keep their order and nothing is lost.
 
 use crate::command::PmdCommand;
-use crate::control::{Control, Engine, Worker};
+use crate::control::{Control, Worker, WorkerState};
 use crate::load::{Placement, RxqLoad};
-use crate::rxq_assignment::{Dryness, PmdPlace, PolledQueue, RxqAssignment};
+use crate::rxq_assignment::{AssignMode, PmdPlace, PolledQueue, RxqAssignment};
 use crate::tuner::Tuner;
 use crate::{Datapath, DatapathError, control_cores, numa, thread};
 use sluice_port::RxQueue;
@@ -71,25 +71,25 @@ impl Datapath {
         let mut control = self.control();
         control.cores = cores.to_vec();
         control.has_main_worker = has_main_worker;
-        self.settle_workers(&mut control)
+        self.reconcile_workers(&mut control)
     }
 
     /// Makes PMDs if there are none, for queues to come that must be polled.
     pub(crate) fn make_pmds_for(&self, control: &mut Control, must_be_polled: bool) -> Result<(), DatapathError> {
         if must_be_polled {
             let wanted = control.wanted(true);
-            self.settle_to(control, wanted)?;
+            self.reconcile_to(control, wanted)?;
         }
         Ok(())
     }
 
     /// Makes and ends workers so that they are those that there should be, and gives each queue to its worker.
-    pub(crate) fn settle_workers(&self, control: &mut Control) -> Result<(), DatapathError> {
+    pub(crate) fn reconcile_workers(&self, control: &mut Control) -> Result<(), DatapathError> {
         let wanted = control.wanted(false);
-        self.settle_to(control, wanted)
+        self.reconcile_to(control, wanted)
     }
 
-    fn settle_to(&self, control: &mut Control, mut missing: Vec<Option<usize>>) -> Result<(), DatapathError> {
+    fn reconcile_to(&self, control: &mut Control, mut missing: Vec<Option<usize>>) -> Result<(), DatapathError> {
         let mut is_leaving = Vec::with_capacity(control.workers.len());
         for worker in &control.workers {
             let kept = missing.iter().position(|core| *core == worker.shared.core);
@@ -133,7 +133,7 @@ impl Datapath {
     /// Ends a worker that has no queue any more.
     fn end_worker(&self, control: &mut Control, mut worker: Worker) {
         worker.stop();
-        if let Engine::Resting(pmd) = &mut worker.engine {
+        if let WorkerState::Stopped(pmd) = &mut worker.state {
             // Packets that the switch made may wait.
             pmd.run_once(sluice_clock::now_ms());
             pmd.rest();
@@ -167,7 +167,7 @@ impl Datapath {
         control.post_all(|_| PmdCommand::Quiesce(into.clone()));
         drop(into);
         for worker in &mut control.workers {
-            if let Engine::Resting(pmd) = &mut worker.engine {
+            if let WorkerState::Stopped(pmd) = &mut worker.state {
                 pmd.run_until_idle(sluice_clock::now_ms());
             }
         }
@@ -211,11 +211,11 @@ impl Control {
     fn start_resting(&mut self) -> Result<(), DatapathError> {
         for worker in &mut self.workers {
             let pmd = worker.shared.pmd;
-            if let Engine::Resting(_) = worker.engine
-                && let Engine::Resting(resting) = std::mem::replace(&mut worker.engine, Engine::Lost)
+            if let WorkerState::Stopped(_) = worker.state
+                && let WorkerState::Stopped(resting) = std::mem::replace(&mut worker.state, WorkerState::Panicked)
             {
                 let thread = thread::start(resting).map_err(|cause| DatapathError::Thread { pmd, cause })?;
-                worker.engine = Engine::Running(thread.handle);
+                worker.state = WorkerState::Running(thread.handle);
                 self.unpinned.extend(thread.pinned.err().map(|source| Unpinned { pmd, source }));
             }
         }
@@ -280,7 +280,7 @@ impl Control {
         });
         let polled: Vec<PolledQueue<'_>> = polled.collect();
         let places: Vec<_> = pmds.iter().map(|&(core, _)| PmdPlace { core, numa: numa::node_of(core) }).collect();
-        let mut pmd_of = self.rxq_assignment.assign(&places, &polled, Dryness::Real).into_iter();
+        let mut pmd_of = self.rxq_assignment.assign(&places, &polled, AssignMode::Apply).into_iter();
         let worker = |rxq: &RxqLoad| if is_polled(rxq) { pmd_of.next().map_or(0, |pmd| pmds[pmd].1) } else { 0 };
         rxqs.iter().map(|(_, rxq)| rxq).map(Arc::as_ref).map(worker).collect()
     }

@@ -8,7 +8,7 @@ mod ports;
 use follow::follow;
 use ports::{Feed, Sent, TestPort, pool};
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, Miss, PortNo, Upcall, XcacheHandle};
+use sluice_action::{Action, Miss, PortNo, Upcall, UpcallResult, XcacheHandle};
 use sluice_datapath::{Config, Datapath, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Packets of one queue that wait at most.
-const ASIDE_MAX: u64 = 256;
+const DEFERRED_MAX: u64 = 256;
 
 /// Tables that a control thread has while `is_busy`, or at the calls that `schedule` says; a megaflow for each UDP source
 /// port. Flows of odd ports take a second pass.
@@ -38,11 +38,11 @@ struct BusyTables {
 }
 
 impl Upcall for BusyTables {
-    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+    fn translate(&mut self, miss: &Miss<'_>) -> UpcallResult {
         let call = self.calls.fetch_add(1, Relaxed) as usize;
         let is_scheduled = self.schedule.lock().unwrap().get(call).copied().unwrap_or(false);
         if is_scheduled || self.is_busy.load(Relaxed) {
-            return Fate::Busy;
+            return UpcallResult::Busy;
         }
         let began = tsc::now();
         while self.is_slow.load(Relaxed) && tsc::now() - began < 60_000 {}
@@ -188,12 +188,12 @@ fn each_queue_has_its_own_bound() {
     }
     let totals = datapath.totals();
     assert_eq!(totals.conserved(), Ok(()));
-    assert_eq!(totals.dropped(DropReason::UpcallLost), 1000 - ASIDE_MAX);
-    assert_eq!(totals[Counter::UpcallsLost], 1000 - ASIDE_MAX);
+    assert_eq!(totals.dropped(DropReason::UpcallLost), 1000 - DEFERRED_MAX);
+    assert_eq!(totals[Counter::UpcallsLost], 1000 - DEFERRED_MAX);
     tables.is_busy.store(false, Relaxed);
     (0..100).for_each(|_| _ = datapath.run_once(0));
     let sent = sent_packets(&sent);
-    assert_eq!(sent.len() as u64, ASIDE_MAX + 10);
+    assert_eq!(sent.len() as u64, DEFERRED_MAX + 10);
     assert_eq!(datapath.totals().conserved(), Ok(()));
 }
 

@@ -7,7 +7,7 @@ mod harness;
 
 use harness::*;
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Header, MaskedField, PortNo, Translation, UpcallResult, XcacheHandle};
 use sluice_datapath::{
     Arm, Config, Datapath, DistributorTable, EmcInsert, EmcRecirc, InsertInvProb, Isa, Level, Settings, SubtableSearch,
 };
@@ -125,7 +125,7 @@ fn with_few_recircs(actions: &[Action], left: &mut usize) -> Vec<Action> {
     out
 }
 
-fn translate(tables: &Tables, key: &PacketKey) -> Fate {
+fn translate(tables: &Tables, key: &PacketKey) -> UpcallResult {
     let place = (key.recirc_id(), key.number(layout::TP_SRC));
     // Truncated packets have no ports: they are flow 0.
     let class = &tables[&place];
@@ -135,8 +135,8 @@ fn translate(tables: &Tables, key: &PacketKey) -> Fate {
     }
     mask.set(layout::NW_DST, &[0, 0, 0, class.dst_bits]);
     match class.kind {
-        Kind::Fails => Fate::Failed(DropReason::TranslationLimit),
-        kind => Fate::Translated(Translation {
+        Kind::Fails => UpcallResult::Failed(DropReason::TranslationLimit),
+        kind => UpcallResult::Translated(Translation {
             mask,
             actions: class.actions.clone().into(),
             no_output: DropReason::Rules,

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::*;
-use sluice_action::{Action, Actions, Ct, Fate, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, Actions, Ct, PortNo, Translation, UpcallResult, XcacheHandle};
 use sluice_conntrack::{NatSpec, NatTarget, ct_state};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
@@ -41,7 +41,7 @@ impl Bench {
             let actions: Actions = rule(key).into();
             let xcache = XcacheHandle(Arc::new(()));
             let no_output = DropReason::Rules;
-            Fate::Translated(Translation { mask, actions, no_output, version: 1, cacheable: true, xcache })
+            UpcallResult::Translated(Translation { mask, actions, no_output, version: 1, cacheable: true, xcache })
         });
         let config = Config { cores: vec![0, 1], max_megaflows: 1 << 10, seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).unwrap();
@@ -61,7 +61,7 @@ impl Bench {
     /// Receives packets from a queue of port 1, and takes them to their ends.
     fn receive(&mut self, queue: usize, packets: impl IntoIterator<Item = Vec<u8>>) {
         self.feeds[queue].lock().unwrap().extend(packets);
-        self.datapath.run_turns(4, self.now_ms);
+        self.datapath.run_iterations(4, self.now_ms);
         assert_eq!(self.datapath.totals().conserved(), Ok(()));
     }
 
@@ -223,7 +223,7 @@ fn a_port_that_leaves_gets_its_buffers_back() {
     bench.receive(1, [fragments(2, 3000).remove(1)]);
     assert_eq!(bench.held(), 2);
     drop(bench.datapath.del_port(PortNo(1)).unwrap());
-    bench.datapath.run_turns(1, bench.now_ms);
+    bench.datapath.run_iterations(1, bench.now_ms);
     assert_eq!(bench.held(), 0);
     let totals = bench.datapath.totals();
     assert_eq!((totals.conserved(), totals.dropped(DropReason::FragmentPurged)), (Ok(()), 2));

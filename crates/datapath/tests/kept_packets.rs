@@ -7,7 +7,7 @@ mod harness;
 use follow::follow;
 use harness::{FakeTables, Feed, TestPort, pool, udp};
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, PortNo};
+use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::{PacketKey, layout};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// All packets go to port 3.
-fn to_three(_: &PacketKey, _: &[u8]) -> Fate {
+fn to_three(_: &PacketKey, _: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);

@@ -57,7 +57,7 @@ fn a_megaflow_takes_no_more_than_it_is_charged_for_and_that_is_little() {
         for from in flows.step_by(FED as usize) {
             let packets = (from..from + FED).map(|flow| udp(flow.to_be_bytes(), [192, 0, 2, 1], 1024, 80, 0));
             ports[0].0.lock().unwrap().extend(packets);
-            datapath.run_turns(FED as usize / 16, 0);
+            datapath.run_iterations(FED as usize / 16, 0);
             ports[1].1.lock().unwrap().clear();
         }
     };

@@ -7,14 +7,14 @@ mod harness;
 
 use follow::follow;
 use harness::{FakeTables, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo};
+use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::tsc;
 
 /// One megaflow for each source port, and all go to port 3.
-fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
+fn by_source_port(_: &PacketKey, _: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);
@@ -29,7 +29,7 @@ fn datapath(config: Config) -> (Datapath, [harness::Feed; 2], harness::Sent, Fak
 
 fn datapath_with(
     config: Config,
-    rule: fn(&PacketKey, &[u8]) -> Fate,
+    rule: fn(&PacketKey, &[u8]) -> UpcallResult,
 ) -> (Datapath, [harness::Feed; 2], harness::Sent, FakeTables) {
     let datapath = Datapath::new(Config { seed: Some(1), ..config }).unwrap();
     let tables = FakeTables::new(rule);
@@ -77,7 +77,7 @@ fn over_the_budget_misses_are_dropped_by_name_and_hits_are_not() {
 }
 
 /// A translation that takes longer than a queue's turn.
-fn slowly(key: &PacketKey, bytes: &[u8]) -> Fate {
+fn slowly(key: &PacketKey, bytes: &[u8]) -> UpcallResult {
     let began = tsc::now();
     while tsc::now() - began < 60_000 {}
     by_source_port(key, bytes)

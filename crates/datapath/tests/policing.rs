@@ -8,7 +8,7 @@ mod harness;
 
 use follow::follow;
 use harness::{FakeTables, Feed, Sent, TestPort, pool, udp};
-use sluice_action::{Action, Fate, Header, MaskedField, PortNo};
+use sluice_action::{Action, Header, MaskedField, PortNo, UpcallResult};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
@@ -25,7 +25,7 @@ const SLOW_RATE: u64 = 125;
 const SLOW_BURST: u64 = 3;
 
 /// All packets go to port 2, in the queue that their UDP destination port is.
-fn to_two(key: &PacketKey, _: &[u8]) -> Fate {
+fn to_two(key: &PacketKey, _: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_DST] {
         mask.set(span, &[0xff; 4][..span.size]);

@@ -6,7 +6,7 @@ mod harness;
 
 use follow::follow;
 use harness::{FakeTables, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo};
+use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{PacketKey, layout};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One megaflow a port, and all go to port 3.
-fn to_three(_: &PacketKey, _: &[u8]) -> Fate {
+fn to_three(_: &PacketKey, _: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
     mask.set(layout::RECIRC_ID, &[0xff; 4]);

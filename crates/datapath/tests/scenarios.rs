@@ -6,7 +6,7 @@ mod harness;
 
 use follow::follow;
 use harness::*;
-use sluice_action::{Action, Fate, FlowId, PortNo};
+use sluice_action::{Action, FlowId, PortNo, UpcallResult};
 use sluice_datapath::{Arm, Config, Datapath, EmcInsert, PacketOut, PortPolling, RxqAlgorithm, RxqAssignment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -126,7 +126,7 @@ fn recirculated_packets_keep_their_place() {
             (0, true) => follow(mask(&[layout::TP_SRC]), [Action::Recirc(7)]),
             (0, false) => follow(mask(&[layout::TP_SRC]), [output(2)]),
             (7, _) => follow(mask(&[]), [output(2), output(3)]),
-            _ => Fate::Failed(DropReason::UpcallLost),
+            _ => UpcallResult::Failed(DropReason::UpcallLost),
         }
     });
     let (datapath, feeds, sents) = datapath(3, Config::default(), &tables);
@@ -175,7 +175,7 @@ fn each_drop_has_its_name() {
         1 => follow(mask(&[layout::TP_SRC]), [Action::Drop]),
         2 => follow(mask(&[layout::TP_SRC]), [output(77)]),
         3 => follow(mask(&[layout::TP_SRC]), [Action::PopVlan, output(1)]),
-        _ => Fate::Failed(DropReason::TranslationLimit),
+        _ => UpcallResult::Failed(DropReason::TranslationLimit),
     });
     let (datapath, feeds, _) = datapath(1, Config::default(), &tables);
     for round in 0..20 {
@@ -305,10 +305,10 @@ fn what_may_not_be_cached_is_asked_for_each_packet_and_what_just_cannot_be_once_
         let asked = asked.clone();
         move |key, _| {
             asked.fetch_add(1, Relaxed);
-            let Fate::Translated(mut translation) = follow(mask(&[]), [output(2)]) else { unreachable!() };
+            let UpcallResult::Translated(mut translation) = follow(mask(&[]), [output(2)]) else { unreachable!() };
             translation.cacheable = key.in_port() == 1;
             translation.version = 0; // the tables have changed meanwhile: not installed
-            Fate::Translated(translation)
+            UpcallResult::Translated(translation)
         }
     });
     let (datapath, feeds, sents) = datapath(3, Config::default(), &tables);
@@ -352,7 +352,7 @@ fn queues_are_spread_over_pmds_without_pinned_ones() {
 fn a_packet_of_the_switch_itself_goes_where_its_actions_say() {
     let tables = FakeTables::new(|key, _| match key.recirc_id() {
         3 if key.number(layout::PKT_MARK) == 7 && key.in_port() == 1 => follow(mask(&[]), [output(2)]),
-        _ => Fate::Failed(DropReason::UpcallLost),
+        _ => UpcallResult::Failed(DropReason::UpcallLost),
     });
     let (datapath, _, sents) = datapath(2, Config::default(), &tables);
     let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 0);

@@ -6,7 +6,7 @@ mod harness;
 
 use follow::follow;
 use harness::{FakeTables, Sent, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo, SFlowAction};
+use sluice_action::{Action, PortNo, SFlowAction, UpcallResult};
 use sluice_datapath::{Config, Datapath, PacketSamples};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -30,7 +30,7 @@ fn sflow(probability: u32) -> SFlowAction {
     }
 }
 
-fn every_packet(actions: &Arc<[Action]>) -> Fate {
+fn every_packet(actions: &Arc<[Action]>) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     [layout::IN_PORT, layout::RECIRC_ID].into_iter().for_each(|span| mask.set(span, &[0xff; 4]));
     follow(mask, actions.clone())
@@ -54,7 +54,7 @@ fn after(n: usize, actions: Vec<Action>) -> (Datapath, PacketSamples, Sent) {
             datapath.run_once(1);
         }
     }
-    datapath.run_turns(4, 1);
+    datapath.run_iterations(4, 1);
     (datapath, samples, sent)
 }
 

@@ -6,7 +6,7 @@ mod harness;
 
 use follow::follow;
 use harness::*;
-use sluice_action::{Action, Fate, PortNo};
+use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, PortPolling};
 use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Tables whose megaflows are as wide as the source port.
-fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> Fate {
+fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_SRC] {
         mask.set(span, &[0xff; 4][..span.size]);

@@ -8,7 +8,7 @@ use follow::follow;
 use harness::*;
 use proptest::prelude::*;
 use rustix::event::EventfdFlags;
-use sluice_action::{Action, Fate, PortNo};
+use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Config, Datapath, PortPolling};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::{PacketKey, layout};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Tables that send everything to port 9, or to a controller what comes from source port 5; a megaflow a source port.
-fn to_nine(key: &PacketKey, _bytes: &[u8]) -> Fate {
+fn to_nine(key: &PacketKey, _bytes: &[u8]) -> UpcallResult {
     let mut mask = PacketKey::ZERO;
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_SRC] {
         mask.set(span, &[0xff; 4][..span.size]);
@@ -58,7 +58,7 @@ struct WaitedPort {
 struct WaitedRx {
     queue: Box<dyn RxQueue>,
     feed: Feed,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
 }
 
 /// A queue that must be polled: packets may come at any time, and nothing tells of them.
@@ -74,15 +74,15 @@ impl RxQueue for PolledRx {
 #[derive(Clone)]
 struct Feeder {
     feed: Feed,
-    bell: Option<Arc<OwnedFd>>,
+    wakeup: Option<Arc<OwnedFd>>,
 }
 
 impl Feeder {
     fn push(&self, packet: Vec<u8>) {
         let mut feed = self.feed.lock().unwrap();
         feed.push_back(packet);
-        if let Some(bell) = &self.bell {
-            rustix::io::write(bell, &1u64.to_ne_bytes()).unwrap();
+        if let Some(wakeup) = &self.wakeup {
+            rustix::io::write(wakeup, &1u64.to_ne_bytes()).unwrap();
         }
     }
 }
@@ -94,14 +94,14 @@ fn polled(n_rxq: usize, burst: usize, pool: &Arc<dyn FramePool>) -> WaitedPort {
 
 /// A port that a thread can wait for.
 fn waited_for(n_rxq: usize, burst: usize, pool: &Arc<dyn FramePool>) -> WaitedPort {
-    let bell = || Arc::new(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-    WaitedPort { bells: (0..n_rxq).map(|_| bell()).collect(), ..polled(n_rxq, burst, pool) }
+    let wakeup = || Arc::new(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+    WaitedPort { bells: (0..n_rxq).map(|_| wakeup()).collect(), ..polled(n_rxq, burst, pool) }
 }
 
 impl WaitedPort {
     fn feeders(&self) -> Vec<Feeder> {
         let feeds = self.port.feeds.iter().cloned().enumerate();
-        feeds.map(|(queue, feed)| Feeder { feed, bell: self.bells.get(queue).cloned() }).collect()
+        feeds.map(|(queue, feed)| Feeder { feed, wakeup: self.bells.get(queue).cloned() }).collect()
     }
 
     fn sent(&self) -> Sent {
@@ -117,7 +117,7 @@ impl Port for WaitedPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let (feed, polled) = (self.port.feeds[queue].clone(), self.port.rx_queue(queue));
         match self.bells.get(queue).cloned() {
-            Some(bell) => Box::new(WaitedRx { queue: polled, feed, bell }),
+            Some(wakeup) => Box::new(WaitedRx { queue: polled, feed, wakeup }),
             None => Box::new(PolledRx(polled)),
         }
     }
@@ -136,12 +136,12 @@ impl RxQueue for WaitedRx {
         self.queue.poll(batch, buffers, tally);
         let feed = self.feed.lock().unwrap();
         if feed.is_empty() {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         }
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.as_fd())
+        Some(self.wakeup.as_fd())
     }
 
     fn exhausted(&self) -> bool {

@@ -5,7 +5,7 @@
 //! lookups need no sweep. A slow sweep runs only to keep the count of used entries correct.
 
 use crate::bucket::{Bucket, slots, tag};
-use crate::{Hits, LookupBatch, LookupStage, Megaflow};
+use crate::{CACHE_ENTRIES_MAX, Hits, LookupBatch, LookupStage, Megaflow};
 use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
@@ -74,7 +74,7 @@ impl Emc {
     /// An empty cache of `entries` entries, which inserts one in `insert_inv_prob` candidates. With 0 entries it is
     /// off. `seed` is for the choice of what to overwrite.
     pub fn new(entries: usize, insert_inv_prob: u32, seed: u64) -> Self {
-        let entries = entries.min(1 << 28);
+        let entries = entries.min(CACHE_ENTRIES_MAX);
         let buckets = if entries == 0 { 0 } else { (entries * 2).div_ceil(LANES).next_power_of_two() };
         let mut emc = Emc {
             buckets: HugeArray::new(buckets, READY),

@@ -59,6 +59,9 @@ mod table;
 mod tag_index;
 mod tuple_space;
 
+/// Entries that a cache or a distributor may be told to have, at most.
+pub const CACHE_ENTRIES_MAX: usize = 1 << 28;
+
 pub use counters::{CountersAt, FlowCounters};
 pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};

@@ -6,7 +6,7 @@
 //! an entry of a dead or changed megaflow costs a compare and needs no sweep.
 
 use crate::fill::Fill;
-use crate::{Hits, LookupBatch, LookupStage, Megaflow};
+use crate::{CACHE_ENTRIES_MAX, Hits, LookupBatch, LookupStage, Megaflow};
 use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -109,7 +109,7 @@ impl Smc {
     pub fn new(entries: usize) -> Self {
         Smc {
             buckets: HugeArray::default(),
-            entries: entries.clamp(1, 1 << 28),
+            entries: entries.clamp(1, CACHE_ENTRIES_MAX),
             ready: READY,
             fill: Fill::new(0),
             highest: 0,

@@ -131,7 +131,7 @@ impl Rig {
     pub fn check(&mut self, packets: u64, settings: &Settings) -> Result<()> {
         for turn in 0..packets.div_ceil(TURNS as u64 * BATCH) {
             // Subtables are ranked by the clock.
-            self.assembly.datapath().run_turns(TURNS, turn * MS_A_SLICE);
+            self.assembly.datapath().run_iterations(TURNS, turn * MS_A_SLICE);
             self.assembly.datapath().service_caches();
         }
         let all = self.assembly.datapath().totals();
@@ -177,7 +177,7 @@ impl Rig {
     pub fn run(&self, span: Duration) {
         let began = Instant::now();
         while began.elapsed() < span {
-            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().run_iterations(TURNS, 0);
             self.assembly.datapath().service_caches();
         }
     }
@@ -199,7 +199,7 @@ impl Rig {
         self.run(span.mul_f64(WARM_PART));
         let before = self.assembly.datapath().totals();
         while began.elapsed() < span {
-            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().run_iterations(TURNS, 0);
         }
         let counted = self.assembly.datapath().totals().since(&before);
         let cycles = counted[Counter::BusyCycles] + counted[Counter::IdleCycles];
@@ -277,7 +277,7 @@ pub fn carried(assembly: &Assembly) -> Result<Vec<u64>> {
 pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
     let began = Instant::now();
     while began.elapsed() < span.mul_f64(WARM_PART) {
-        datapath.run_turns(TURNS, 0);
+        datapath.run_iterations(TURNS, 0);
     }
     let before = datapath.totals();
     let (mut slices, mut stages) = (Vec::new(), vec![Vec::new(); Stage::ALL.len()]);
@@ -301,7 +301,7 @@ fn slice(datapath: &Datapath) -> (f64, [f64; Stage::ALL.len()]) {
     let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
     let stages = || datapath.pmds().first().map_or(StageCycles::default(), |pmd| pmd.stage_cycles);
     let (before, before_by_stage) = (datapath.totals(), stages());
-    datapath.run_turns(TURNS, 0);
+    datapath.run_iterations(TURNS, 0);
     let (counted, stages) = (datapath.totals().since(&before), stages());
     let packets = counted[Counter::Received].max(1) as f64;
     let by_stage = std::array::from_fn(|i| (stages[i] - before_by_stage[i]) as f64 / packets);

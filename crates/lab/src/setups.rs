@@ -76,7 +76,7 @@ impl Setups {
     /// Lets it run until the revalidator has taken its turn.
     fn round(&mut self) {
         while self.now_ms() < self.round_at_ms {
-            self.assembly.datapath().run_turns(TURNS, self.now_ms());
+            self.assembly.datapath().run_iterations(TURNS, self.now_ms());
             self.packets = self.assembly.datapath().totals()[Counter::Received];
         }
         self.round_at_ms += ROUND_MS;

@@ -5,7 +5,9 @@ use crate::ofproto::Ofproto;
 use crate::xlate::{Failure, Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XlateCache, push};
 use arrayvec::ArrayVec;
-use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle, show_packet_key};
+use sluice_action::{
+    Action, Actions, FlowStats, Miss, Translation, Upcall, UpcallResult, XcacheHandle, show_packet_key,
+};
 use sluice_fate::DropReason;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, PacketKey, PortNames};
 use std::sync::Arc;
@@ -84,10 +86,10 @@ fn log_miss(state: &SwitchState, key: &PacketKey) {
 }
 
 impl Upcall for UpcallHandle {
-    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+    fn translate(&mut self, miss: &Miss<'_>) -> UpcallResult {
         let shared = &*self.ofproto.0;
         if shared.flow_restore_wait.load(Relaxed) {
-            return Fate::Failed(DropReason::UpcallLost);
+            return UpcallResult::Failed(DropReason::UpcallLost);
         }
         let xin = XlateIn {
             start: XlateStart::Datapath(miss.key),
@@ -100,15 +102,15 @@ impl Upcall for UpcallHandle {
         };
         // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();
-        let Some(state) = self.ofproto.try_state() else { return Fate::Busy };
+        let Some(state) = self.ofproto.try_state() else { return UpcallResult::Busy };
         log_miss(&state, miss.key);
         let mut mask = PacketKey::ZERO;
         let Some(xout) = Translator::run(&state, shared, &xin, &mut mask, None) else {
-            return Fate::Failed(state.why_no_port(miss.key));
+            return UpcallResult::Failed(state.why_no_port(miss.key));
         };
         drop(state);
         if xout.is_busy {
-            return Fate::Busy;
+            return UpcallResult::Busy;
         }
         if xout.failure.is_some_and(Failure::is_recursion) {
             self.ofproto.log_recursion(miss.key, miss.now_ms);
@@ -117,7 +119,7 @@ impl Upcall for UpcallHandle {
             mask = PacketKey::ONES;
         }
         let record = XlateCache::new(miss.key, xout.xcache, self.ofproto.flow_memory());
-        Fate::Translated(Translation {
+        UpcallResult::Translated(Translation {
             mask,
             actions: self.recent.share(xout.actions),
             no_output: xout.no_output,
@@ -195,7 +197,7 @@ mod tests {
     }
 
     /// How a PMD's upcall ends while another thread does `hold`, which calls what it is given and then lets go.
-    fn while_held(ofproto: &Ofproto, key: &PacketKey, hold: impl FnOnce(&dyn Fn()) + Send) -> Fate {
+    fn while_held(ofproto: &Ofproto, key: &PacketKey, hold: impl FnOnce(&dyn Fn()) + Send) -> UpcallResult {
         let ((has, wait_for_it), (ends, wait_for_end)) = (channel(), channel());
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -230,21 +232,24 @@ mod tests {
             let _ids = ofproto.0.recirculations.lock();
             meanwhile();
         };
-        assert!(matches!(held(&learns, &changes), Fate::Busy));
-        assert!(matches!(held(&learns, &teaches), Fate::Busy));
-        assert!(matches!(held(&tracked, &expires_ids), Fate::Busy));
+        assert!(matches!(held(&learns, &changes), UpcallResult::Busy));
+        assert!(matches!(held(&learns, &teaches), UpcallResult::Busy));
+        assert!(matches!(held(&tracked, &expires_ids), UpcallResult::Busy));
         // Readers, and locks that the packet does not need, are in no one's way.
-        assert!(matches!(held(&tracked, &teaches), Fate::Translated(_)));
-        assert!(matches!(held(&learns, &expires_ids), Fate::Translated(_)));
+        assert!(matches!(held(&tracked, &teaches), UpcallResult::Translated(_)));
+        assert!(matches!(held(&learns, &expires_ids), UpcallResult::Translated(_)));
         assert!(matches!(
             held(&learns, &|meanwhile| {
                 let _state = ofproto.state();
                 meanwhile()
             }),
-            Fate::Translated(_)
+            UpcallResult::Translated(_)
         ));
         for key in [&learns, &tracked] {
-            assert!(matches!(ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }), Fate::Translated(_)));
+            assert!(matches!(
+                ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }),
+                UpcallResult::Translated(_)
+            ));
         }
     }
 
@@ -253,7 +258,8 @@ mod tests {
     fn a_credit_waits_for_no_control_thread() {
         let ofproto = switch();
         let mut handle = ofproto.upcall();
-        let Fate::Translated(translation) = handle.translate(&Miss { key: &packet(0x88b5), bytes: &[], now_ms: 0 })
+        let UpcallResult::Translated(translation) =
+            handle.translate(&Miss { key: &packet(0x88b5), bytes: &[], now_ms: 0 })
         else {
             panic!("busy");
         };

@@ -1,6 +1,6 @@
 //! Further ways into weaknesses that this crate has mended: addresses, groups and translations that go round.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_fate::{DropReason, Limit};
 use sluice_flow::{FlowKey, Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
@@ -32,7 +32,7 @@ fn send(ofproto: &Ofproto, port: u32, bytes: &[u8]) -> Translation {
     extract(bytes, &Metadata::of_port(port), &mut key).unwrap();
     let mut upcall = ofproto.upcall();
     match upcall.translate(&Miss { key: &key, bytes, now_ms: 0 }) {
-        Fate::Translated(translation) => {
+        UpcallResult::Translated(translation) => {
             upcall.credit(&translation.xcache, 1, 60, 0, 0);
             translation
         }

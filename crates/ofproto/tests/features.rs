@@ -1,6 +1,6 @@
 //! What translation does with features that the datapath may not use, and what ports and packets' tags forbid.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
+use sluice_action::{Action, Miss, PortNo, Upcall, UpcallResult};
 use sluice_flow::{Metadata, PacketKey, PortNames, VlanLimit, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, NormalSettings, Ofproto, PortConfig};
@@ -23,7 +23,7 @@ fn translated(ofproto: &Ofproto) -> (Vec<Action>, bool) {
     let mut key = PacketKey::ZERO;
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
     match ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 }) {
-        Fate::Translated(translation) => (translation.actions.to_vec(), translation.cacheable),
+        UpcallResult::Translated(translation) => (translation.actions.to_vec(), translation.cacheable),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! Storms of learned rules: one transaction and one announcement a batch, with the result of one by one.
 
-use sluice_action::{Fate, Miss, PortNo, Upcall};
+use sluice_action::{Miss, PortNo, Upcall, UpcallResult};
 use sluice_fate::Limit;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
@@ -37,7 +37,7 @@ fn send(ofproto: &Ofproto, port: u32, bytes: &[u8], tcp_flags: u16, now_ms: u64)
     let mut key = PacketKey::ZERO;
     extract(bytes, &Metadata::of_port(port), &mut key).unwrap();
     let mut upcall = ofproto.upcall();
-    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes, now_ms }) else {
+    let UpcallResult::Translated(translation) = upcall.translate(&Miss { key: &key, bytes, now_ms }) else {
         panic!("no translation")
     };
     upcall.credit(&translation.xcache, 1, 60, tcp_flags, now_ms);

@@ -1,6 +1,6 @@
 //! Limits of translations.
 
-use sluice_action::{Action, Fate, MegaflowMatch, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, MegaflowMatch, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_fate::{DropReason, Limit};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
@@ -29,7 +29,7 @@ fn key(bytes: &[u8], port: u32) -> PacketKey {
 fn translate(ofproto: &Ofproto, bytes: &[u8]) -> Translation {
     let key = key(bytes, 1);
     match ofproto.upcall().translate(&Miss { key: &key, bytes, now_ms: 0 }) {
-        Fate::Translated(translation) => {
+        UpcallResult::Translated(translation) => {
             // A packet that is sent teaches what it has to teach.
             ofproto.upcall().credit(&translation.xcache, 1, 60, 0, 0);
             translation

@@ -1,8 +1,8 @@
 //! Megaflows stay correct, and every packet counts for every rule it matched.
 
 use sluice_action::{
-    Action, AffectedFlow, Fate, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch,
-    MegaflowStore, Miss, PortNo, Translation, Upcall, XcacheHandle,
+    Action, AffectedFlow, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore,
+    Miss, PortNo, Translation, Upcall, UpcallResult, XcacheHandle,
 };
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, OfPort, PacketKey, PortNames, extract};
@@ -178,7 +178,7 @@ fn packet(port: u32, src: u8, dst: u8) -> (PacketKey, Vec<u8>) {
 fn translate(ofproto: &Ofproto, (key, frame): &(PacketKey, Vec<u8>), now_ms: u64) -> Translation {
     let mut upcall = ofproto.upcall();
     match upcall.translate(&Miss { key, bytes: frame, now_ms }) {
-        Fate::Translated(translation) => {
+        UpcallResult::Translated(translation) => {
             upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
             translation
         }
@@ -522,7 +522,7 @@ fn tables_that_are_being_restored_answer_no_packet() {
     let (key, frame) = packet(1, 1, 2);
     ofproto.set_flow_restore_wait(true);
     let fate = ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 });
-    assert!(matches!(fate, Fate::Failed(DropReason::UpcallLost)), "{fate:?}");
+    assert!(matches!(fate, UpcallResult::Failed(DropReason::UpcallLost)), "{fate:?}");
     ofproto.set_flow_restore_wait(false);
     assert_eq!(outputs(&translate(&ofproto, &(key, frame), 0)), [2]);
 }

@@ -1,6 +1,6 @@
 //! A paused packet is resumed with the rest of its rules, its registers and its stack.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_flow::{FieldId, PacketKey, PortNames, layout};
 use sluice_ofp::{FlowCommand, FlowMod, Stretch};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, ResumeRequest};
@@ -28,7 +28,7 @@ fn packet() -> PacketKey {
 /// The translation of a packet.
 fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
-        Fate::Translated(translation) => translation,
+        UpcallResult::Translated(translation) => translation,
         other => panic!("{other:?}"),
     }
 }

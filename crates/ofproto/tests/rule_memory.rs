@@ -1,7 +1,7 @@
 //! The memory of rules and groups: its bound, and the shares of those who make them.
 
 use proptest::prelude::*;
-use sluice_action::{Fate, Miss, PortNo, Upcall};
+use sluice_action::{Miss, PortNo, Upcall, UpcallResult};
 use sluice_fate::Limit;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
@@ -107,7 +107,8 @@ fn teach(ofproto: &Ofproto, port: u32, n: u32) {
         .build();
     let mut key = PacketKey::ZERO;
     extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
-    let Fate::Translated(translation) = ofproto.upcall().translate(&Miss { key: &key, bytes: &bytes, now_ms: 0 })
+    let UpcallResult::Translated(translation) =
+        ofproto.upcall().translate(&Miss { key: &key, bytes: &bytes, now_ms: 0 })
     else {
         panic!("the packet is translated");
     };

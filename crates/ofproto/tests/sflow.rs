@@ -1,6 +1,6 @@
 //! What translations say of packets that are sampled for sFlow.
 
-use sluice_action::{Action, DatapathPortNames, Fate, Miss, PortNo, Upcall, show_actions};
+use sluice_action::{Action, DatapathPortNames, Miss, PortNo, Upcall, UpcallResult, show_actions};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, SFlowSettings};
@@ -29,7 +29,9 @@ fn text(ofproto: &Ofproto) -> String {
     let mut key = PacketKey::ZERO;
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
     match ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 }) {
-        Fate::Translated(translation) => show_actions(&translation.actions, &DatapathPortNames::default()).to_string(),
+        UpcallResult::Translated(translation) => {
+            show_actions(&translation.actions, &DatapathPortNames::default()).to_string()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -68,7 +70,8 @@ fn a_sample_does_not_depend_on_labels_that_the_mask_leaves_open() {
     let frame = ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     let mut key = PacketKey::ZERO;
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
-    let Fate::Translated(translation) = ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 })
+    let UpcallResult::Translated(translation) =
+        ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 })
     else {
         panic!("no translation")
     };

@@ -1,6 +1,6 @@
 //! A port that uses up recirculation ids: others keep their share, and no drop outlives the shortage.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_fate::{DropReason, Limit};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
@@ -33,7 +33,7 @@ fn translate(upcall: &mut UpcallHandle, port: u32, source: u32, now_ms: u64) -> 
     let mut key = PacketKey::ZERO;
     extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
     match upcall.translate(&Miss { key: &key, bytes: &bytes, now_ms }) {
-        Fate::Translated(translation) => translation,
+        UpcallResult::Translated(translation) => translation,
         other => panic!("{other:?}"),
     }
 }

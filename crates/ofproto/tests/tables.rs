@@ -54,12 +54,12 @@ fn dump(ofproto: &Ofproto) -> Vec<String> {
 
 /// The translation of an untagged packet of type 0x1234 from port 1, which is credited to the rules it matches.
 fn send(ofproto: &Ofproto, now_ms: u64) -> Vec<sluice_action::Action> {
-    use sluice_action::{Fate, Miss, Upcall};
+    use sluice_action::{Miss, Upcall, UpcallResult};
     let frame = [0x50, 0x54, 0, 0, 0, 7, 0x50, 0x54, 0, 0, 0, 5, 0x12, 0x34, 0, 0];
     let mut key = PacketKey::ZERO;
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
     let mut upcall = ofproto.upcall();
-    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &frame, now_ms }) else {
+    let UpcallResult::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &frame, now_ms }) else {
         panic!("port 1 is there")
     };
     upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
@@ -99,13 +99,13 @@ fn a_modified_rule_keeps_counters_timeouts_and_cookie() {
 
 #[test]
 fn packets_of_a_megaflow_that_outlives_its_rule_count_on_the_modified_one() {
-    use sluice_action::{Fate, Miss, Upcall};
+    use sluice_action::{Miss, Upcall, UpcallResult};
     let ofproto = switch();
     add(&ofproto, "in_port=1 actions=output:2");
     let mut key = PacketKey::ZERO;
     extract(&[0; 60], &Metadata::of_port(1), &mut key).unwrap();
     let mut upcall = ofproto.upcall();
-    let Fate::Translated(old) = upcall.translate(&Miss { key: &key, bytes: &[0; 60], now_ms: 0 }) else {
+    let UpcallResult::Translated(old) = upcall.translate(&Miss { key: &key, bytes: &[0; 60], now_ms: 0 }) else {
         panic!("port 1 is there")
     };
     apply(&ofproto, FlowCommand::Modify, "in_port=1 actions=output:3", 3000).unwrap();

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A switch, put together step by step. Its PMDs rest: see [`Datapath::start`] and [`Datapath::run_turns`].
+/// A switch, put together step by step. Its PMDs rest: see [`Datapath::start`] and [`Datapath::run_iterations`].
 pub struct Assembly {
     datapath: Arc<Datapath>,
     ofproto: Ofproto,

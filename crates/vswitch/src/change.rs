@@ -44,7 +44,7 @@ pub enum Change {
         /// How it is to be served.
         settings: BridgeSettings,
     },
-    /// What the tables know of a port changes: its VLANs.
+    /// Settings of a port change that leave its device open: VLANs, protection, BFD, LACP, policing, QoS.
     SetPort {
         /// Its bridge.
         bridge: String,
@@ -132,9 +132,9 @@ pub enum Change {
     SetTls(Option<TlsFiles>),
     /// How long an OpenFlow bundle may be idle changes.
     SetBundleIdleTimeout(Duration),
-    /// Changes how much memory bundles may take, bytes.
+    /// How much memory bundles may take changes, bytes.
     SetBundleMemory(usize),
-    /// Changes how much memory rules and groups may take, bytes.
+    /// How much memory rules and groups may take changes, bytes.
     SetRuleMemory(usize),
 }
 

@@ -9,7 +9,7 @@ mod sflow;
 
 pub use bridge::{Bridge, Source, Sources};
 pub use bundle::{Bundle, LacpMember, LacpSettings};
-pub use check::{Invalid, PMDS_MAX};
+pub use check::{Invalid, PMD_SLEEP_MAX, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
 pub use qos::{Qos, Queue};
 pub use sflow::SFlow;
@@ -118,7 +118,7 @@ impl Default for DatapathSettings {
             governor: GovernorMode::Auto,
             miss_budget: MissBudget::Auto,
             vlan_limit: VlanLimit::default(),
-            max_idle: Duration::from_secs(10),
+            max_idle: Duration::from_millis(sluice_datapath::MAX_IDLE_MS),
             flow_memory_bytes: 256 << 20,
             rxq_assignment: RxqAssignment::default(),
             pmd_sleep_max: Duration::ZERO,
@@ -180,6 +180,8 @@ impl DatapathSettings {
     /// As many megaflows as the memory given to them holds if they are as small as they can be; larger ones meet the
     /// bound on bytes first.
     pub fn max_megaflows(&self) -> u32 {
-        u32::try_from(self.flow_memory_bytes / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
+        u32::try_from(self.flow_memory_bytes / MEGAFLOW_BYTES)
+            .unwrap_or(u32::MAX)
+            .clamp(1, sluice_datapath::MEGAFLOWS_LIMIT)
     }
 }

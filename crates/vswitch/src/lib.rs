@@ -45,7 +45,7 @@ pub use bundles::BundleStatus;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
     Bridge, Bundle, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, LacpMember, LacpSettings,
-    PATCH, PMDS_MAX, Port, Qos, Queue, SFlow, Source, Sources,
+    PATCH, PMD_SLEEP_MAX, PMDS_MAX, Port, Qos, Queue, SFlow, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;

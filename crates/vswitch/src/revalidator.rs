@@ -72,7 +72,7 @@ struct Rounds {
     /// Those that credit statistics, revalidations included.
     credits: Passes,
     /// A round is wanted before its time.
-    hurry: bool,
+    is_requested: bool,
     /// No round begins.
     is_paused: bool,
     ending: bool,
@@ -127,7 +127,7 @@ impl Revalidator {
             max_idle_ms,
             revalidations: Passes::default(),
             credits: Passes::default(),
-            hurry: false,
+            is_requested: false,
             is_paused: false,
             ending: false,
             figures,
@@ -166,10 +166,10 @@ impl Revalidator {
     }
 
     /// Asks for a round soon.
-    pub fn hurry(&self) {
+    pub fn request_revalidation(&self) {
         let mut state = self.shared.state.lock();
         // Many requests wake the thread once: a wake-up costs more than a flow-mod.
-        if !std::mem::replace(&mut state.hurry, true) {
+        if !std::mem::replace(&mut state.is_requested, true) {
             self.shared.changed.notify_all();
         }
     }
@@ -334,10 +334,10 @@ impl Shared {
             if state.ending {
                 return None;
             }
-            let until = if state.hurry { due.min(soonest) } else { due };
+            let until = if state.is_requested { due.min(soonest) } else { due };
             let left = timer.set((!state.is_paused).then_some(until));
             if !state.is_paused && (left.is_zero() || state.revalidations.is_wanted()) {
-                state.hurry = false;
+                state.is_requested = false;
                 state.revalidations.begun += 1;
                 state.credits.begun += 1;
                 return Some(Round::Revalidate { max_idle_ms: state.max_idle_ms });

@@ -245,7 +245,7 @@ impl Switch {
         let ticked = self.ofproto.tick(self.now_ms());
         self.openflow.publish_removed();
         if self.ofproto.epoch() != epoch {
-            self.revalidator.hurry();
+            self.revalidator.request_revalidation();
         }
         let has_asked = self.send_neighbour_requests();
         !all_expired || has_asked || ticked.effects + ticked.expired_rules != 0
@@ -255,7 +255,7 @@ impl Switch {
         self.setup.lock()
     }
 
-    /// The tables. After a change of what megaflows depend on, [`Switch::hurry`].
+    /// The tables. After a change of what megaflows depend on, [`Switch::request_revalidation`].
     pub fn ofproto(&self) -> &Ofproto {
         &self.ofproto
     }
@@ -344,8 +344,8 @@ impl Switch {
     }
 
     /// Asks for a look at every megaflow soon: something that they depend on has changed.
-    pub fn hurry(&self) {
-        self.revalidator.hurry();
+    pub fn request_revalidation(&self) {
+        self.revalidator.request_revalidation();
     }
 
     /// Deletes every megaflow.
@@ -372,7 +372,7 @@ impl Switch {
     /// If the text is wrong or the tables refuse it: nothing has changed then.
     pub fn replace_rules(&self, bridge: &str, rules: &Source) -> Result<(), Error> {
         sources::replace_rules(&self.ofproto, bridge, rules, self.now_ms())?;
-        self.hurry();
+        self.request_revalidation();
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl Switch {
     pub fn set_flow_limit(&self, limit: usize) {
         self.datapath.set_flow_limit(limit);
         self.revalidator.set_limit(limit);
-        self.hurry();
+        self.request_revalidation();
     }
 
     /// Whether dumps name megaflows by their identity alone.

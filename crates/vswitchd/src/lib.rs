@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod dpdk;
-mod numbers;
+mod ofport_allocator;
 mod plan;
 mod records;
 mod schema;

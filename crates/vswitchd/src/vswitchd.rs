@@ -9,7 +9,7 @@ mod events;
 mod refresh;
 
 use crate::dpdk::{CannotInit, Dpdk};
-use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
+use crate::plan::{DummyOverride, OfPortAllocators, Plan, PlanContext};
 use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
 use crate::status::Applied;
@@ -53,7 +53,7 @@ pub struct Vswitchd {
     /// Lines that are logged once.
     noted: HashSet<String>,
     client: Client,
-    numbers: Numbers,
+    numbers: OfPortAllocators,
     /// The database's contents have been received, once at least.
     was_synced: bool,
     /// The switch is configured as the contents say, once at least.
@@ -109,7 +109,7 @@ impl Vswitchd {
             failure: None,
             noted: HashSet::new(),
             client: Client::new(config, options.tls)?,
-            numbers: Numbers::new(),
+            numbers: OfPortAllocators::new(),
             was_synced: false,
             was_reconfigured: false,
             flow_restore_wait: true,
@@ -178,7 +178,8 @@ impl Vswitchd {
         self.client.interest().into_iter().chain(news)
     }
 
-    /// Waits until there is something to do, but for `limit_ms` at most: for programs that wait for nothing else.
+    /// Waits until the database's socket is ready or its session has something to do, `limit_ms` at most. News of devices and
+    /// routes, and statistics that are due, do not end it: for programs that wait for the database only.
     ///
     /// # Errors
     /// If the system cannot wait.
@@ -222,7 +223,7 @@ impl Vswitchd {
         let interval = interval.unwrap_or(0);
         if interval != self.statistics_interval_ms {
             self.statistics_interval_ms = interval;
-            self.statistics.hurry();
+            self.statistics.request_revalidation();
         }
         let known: HashSet<Uuid> = self.applied.devices().map(|(interface, ..)| interface.uuid).collect();
         self.applied = apply::apply(&self.switch, &plan, &mut self.numbers);

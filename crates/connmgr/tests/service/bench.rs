@@ -1,7 +1,7 @@
 //! A service with one bridge, in a directory of its own.
 
 use crate::client::Client;
-use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
+use sluice_action::{Action, Miss, PortNo, Upcall, UpcallResult};
 use sluice_connmgr::{
     Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut,
     QueueCounters, SocketMode,
@@ -153,7 +153,9 @@ impl Bench {
         let mut key = PacketKey::ZERO;
         extract(frame, &Metadata::of_port(u32::from(port) + 10), &mut key).unwrap();
         let miss = Miss { key: &key, bytes: frame, now_ms: self.switch.now_ms() };
-        let Fate::Translated(translation) = self.ofproto.upcall().translate(&miss) else { panic!("not translated") };
+        let UpcallResult::Translated(translation) = self.ofproto.upcall().translate(&miss) else {
+            panic!("not translated")
+        };
         for action in translation.actions.iter() {
             let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
                 continue;

@@ -262,7 +262,7 @@ impl Switch {
     /// Takes a round of packets through the switch.
     pub fn forward(&self) {
         let Case { scenario, batch, .. } = self.case;
-        self.datapath.run_turns(scenario.packets / batch, self.now_ms);
+        self.datapath.run_iterations(scenario.packets / batch, self.now_ms);
     }
 
     /// Lets time pass, and removes the megaflows that were not used.

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_while_stages_bring_something() {
+    fn it_goes_on_while_periods_gain() {
         let never = |_| false;
         assert_eq!(given(|_| 0.3, never, 210), 60);
         assert_eq!(given(|ms| (ms as f64 / 1000.0).min(0.9), never, 210), 63 * 60);
@@ -115,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_longer_where_packets_are_slow() {
-        // A stage of 60 ms would add half of what it must.
+    fn periods_are_longer_where_packets_are_slow() {
+        // A period of 60 ms would add half of what it must.
         let slowly = |ms: u64| (0.001 + ms as f64 / 24_000.0).min(0.9);
         assert_eq!(given_at(10_000, slowly, |_| false, 210), 60);
         assert!(given_at(2000, slowly, |_| false, 210) > 20_000);

@@ -7,11 +7,12 @@
 //! A queue whose bursts are nearly full has packets waiting, however little of the time it gets.
 
 use super::Sample;
+use sluice_packet::BATCH_MAX;
 
 /// The share of the time below which load may be low.
 const SHARE: f64 = 0.25;
-/// Packets a burst, of 32, from which on packets wait.
-const NEARLY_FULL: f64 = 24.0;
+/// Packets a burst from which on packets wait.
+const NEARLY_FULL: f64 = 0.75 * BATCH_MAX as f64;
 /// Chunks in a row that change the mind.
 const IN_A_ROW: u32 = 4;
 

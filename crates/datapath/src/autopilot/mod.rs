@@ -1,4 +1,5 @@
-//! The autopilot: which arm is active for a receive queue's packets, decided from measured cycles.
+//! The autopilot: which of several numbered arms is active for a receive queue's packets, decided from measured cycles. What an
+//! arm is, module `tuner` knows.
 //!
 //! One arm is in charge. Now and then another arm is active for a contiguous slice, long enough to warm its cache, and
 //! is compared with the arm in charge before and after the slice: a *trial*. After the start and after a sudden change

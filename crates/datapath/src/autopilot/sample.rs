@@ -92,7 +92,7 @@ const OUTLIER: f64 = 0.25;
 /// A share of cached passes is a surprise if it differs from the usual one by this.
 const SHARE_SURPRISE: f64 = 0.15;
 /// Chunks whose bursts differ by more than this in size are not compared: fixed costs differ per packet.
-const COMPARABLE: f64 = 0.3;
+pub(super) const COMPARABLE: f64 = 0.3;
 
 /// A chunk compared with the usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A trial: one arm side by side with the one in charge.
 
-use super::sample::{Sample, median};
+use super::sample::{COMPARABLE, Sample, median};
 use arrayvec::ArrayVec;
 
 /// The least and the most chunks that warm the cache.
@@ -15,8 +15,6 @@ const MEASURED: usize = 4;
 const RETURNING: usize = 2;
 /// If the cost of the arm in charge differs by more than this before and after, the traffic changed during the trial.
 const STEADY: f64 = 0.1;
-/// The bursts of both arms must be equally full, within this share.
-const COMPARABLE: f64 = 0.3;
 
 /// A trial under way.
 #[derive(Clone, Debug)]

@@ -23,13 +23,15 @@
 //! every packet. Packets of other connections may be tracked before one that takes the passes one by one, and what NAT may
 //! change in that is told in module `ahead`. What is sent stays in order.
 //!
-//! While too few packets have an entry, only some flows are searched for and recorded, which tell when it pays: module `sample`.
+//! While too few packets have an entry, only a sample of flows is searched for and recorded; the sample tells when searching
+//! for all pays again: module `sample`.
 //!
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
 //! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
-//! The other stages know three calls: [`Composer::find`] before the lookup, [`Composer::record`] after it, and
-//! [`Composer::replay`] before the stage `act`.
+//! For each pass the walk calls [`Composer::find`] before the lookup, [`Composer::record`] after it, and
+//! [`Composer::replay`] before the stage `act`. That stage tells which megaflow took a header off
+//! ([`Composer::remember_pop`]), and `first_index` asks what is to be prefetched.
 
 mod ahead;
 mod composer;

@@ -24,7 +24,7 @@ const POPS_MAX: usize = 4;
 const WINDOW: u32 = 4096;
 /// One in this many must have been a packet of a tunnel.
 const FOUND_OF: u32 = 8;
-/// Otherwise nothing is remembered for so many windows.
+/// Otherwise nothing is remembered for this many windows.
 const PAUSE: u32 = 32;
 
 /// One PMD's memory of what took headers off.

@@ -46,13 +46,13 @@ impl Found {
 }
 
 impl Sample {
-    /// Whether flows of that hash are of it: by its high bits, since the low ones tell the places of entries.
+    /// Whether the flow of this hash is in the sample: by its high bits, since the low ones tell the places of entries.
     #[inline(always)]
     pub fn has(hash: u64) -> bool {
         hash < u64::MAX / ONE_IN
     }
 
-    /// The packets of it, by the hashes of all packets.
+    /// The packets whose flows are in the sample, by the hashes of all packets.
     #[inline(always)]
     pub fn of(hashes: &[u64]) -> BatchMask {
         let mut packets = 0;
@@ -62,7 +62,7 @@ impl Sample {
         BatchMask(packets)
     }
 
-    /// Whether its flows alone are searched for and recorded.
+    /// Whether flows of the sample alone are searched for and recorded.
     #[inline(always)]
     pub fn is_alone(&self) -> bool {
         self.is_alone

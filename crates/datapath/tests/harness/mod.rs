@@ -3,13 +3,13 @@
 mod ports;
 
 pub use ports::*;
-use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
+use sluice_action::{Miss, Upcall, UpcallResult, XcacheHandle};
 use sluice_flow::PacketKey;
 use sluice_packet::headers::ip_proto;
 use std::sync::{Arc, Mutex};
 
 /// A rule of the fake tables.
-pub type Rule = Arc<dyn Fn(&PacketKey, &[u8]) -> Fate + Send + Sync>;
+pub type Rule = Arc<dyn Fn(&PacketKey, &[u8]) -> UpcallResult + Send + Sync>;
 
 /// Tables made of a function.
 #[derive(Clone)]
@@ -19,13 +19,13 @@ pub struct FakeTables {
 }
 
 impl FakeTables {
-    pub fn new(rule: impl Fn(&PacketKey, &[u8]) -> Fate + Send + Sync + 'static) -> Self {
+    pub fn new(rule: impl Fn(&PacketKey, &[u8]) -> UpcallResult + Send + Sync + 'static) -> Self {
         FakeTables { rule: Arc::new(rule), credited: Arc::default() }
     }
 }
 
 impl Upcall for FakeTables {
-    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+    fn translate(&mut self, miss: &Miss<'_>) -> UpcallResult {
         (self.rule)(miss.key, miss.bytes)
     }
     fn is_current(&self, version: u64) -> bool {

@@ -11,7 +11,7 @@
 mod own;
 mod summary;
 
-use crate::{Hits, LookupBatch, Megaflow, Subtables};
+use crate::{CACHE_ENTRIES_MAX, Hits, LookupBatch, Megaflow, Subtables};
 use own::OwnTable;
 use sluice_flow::PacketKey;
 use sluice_mem::ArrayMemory;
@@ -103,7 +103,7 @@ impl Distributor {
     /// A distributor that is off, for at most `entries` flows once it is on; `None`: as many as are usual for the
     /// table. `seed` is for the hash of the summaries.
     pub fn new(entries: Option<usize>, seed: u64) -> Self {
-        let entries = entries.map(|entries| entries.clamp(1, 1 << 28));
+        let entries = entries.map(|entries| entries.clamp(1, CACHE_ENTRIES_MAX));
         Distributor { tables: Vec::new(), active: 0, entries, seed, isa: None, answers: Default::default() }
     }
 

@@ -177,7 +177,7 @@ impl Run<'_> {
         let (began, before) = (Instant::now(), datapath.totals());
         let (mut windows, mut window) = (Vec::new(), (began, before.clone()));
         while began.elapsed() < length {
-            datapath.run_turns(TURNS, self.began.elapsed().as_millis() as u64);
+            datapath.run_iterations(TURNS, self.began.elapsed().as_millis() as u64);
             if window.0.elapsed() >= WINDOW {
                 datapath.service_caches();
                 let now = datapath.totals();

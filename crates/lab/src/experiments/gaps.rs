@@ -278,7 +278,7 @@ impl Disturbed {
     fn change(&self, command: FlowCommand, text: &str) -> Result<()> {
         let change = FlowMod::parse(text, command, &PortNames::NONE).map_err(|error| anyhow!("{text}: {error}"))?;
         self.switch.ofproto().flow_mod(BRIDGE, &change, self.switch.now_ms())?;
-        self.switch.hurry();
+        self.switch.request_revalidation();
         Ok(())
     }
 

@@ -225,7 +225,7 @@ impl Firewall {
             if u64::from(conntrack.connections()) == streams * self.recirculations {
                 break;
             }
-            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().run_iterations(TURNS, 0);
         }
         ensure!(
             u64::from(conntrack.connections()) == streams * self.recirculations,
@@ -235,7 +235,7 @@ impl Firewall {
         );
         let before = self.assembly.datapath().totals();
         for _ in 0..turns(warm) {
-            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().run_iterations(TURNS, 0);
         }
         let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow::anyhow!("packets are not conserved: {unbalanced:?}"))?;

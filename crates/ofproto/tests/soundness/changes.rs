@@ -96,8 +96,8 @@ pub(crate) const TO_GROUPS: &[&str] = &[
 /// The translation of a packet; nothing if its port does not exist.
 pub(crate) fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
-        Fate::Translated(translation) => Some(translation),
-        Fate::Failed(_) | Fate::Busy => None,
+        UpcallResult::Translated(translation) => Some(translation),
+        UpcallResult::Failed(_) | UpcallResult::Busy => None,
     }
 }
 

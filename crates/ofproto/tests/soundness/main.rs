@@ -9,7 +9,7 @@ mod dependencies;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use sluice_action::{Action, Fate, Header, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Header, MegaflowStore, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
 use sluice_flow_cache::MegaflowTable;
 use sluice_ofp::{FlowCommand, FlowMod};
@@ -346,7 +346,7 @@ fn execute(actions: &[Action], key: &mut FlowKey, sent: &mut Vec<Sent>) {
 
 fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
-        Fate::Translated(translation) => translation,
+        UpcallResult::Translated(translation) => translation,
         other => panic!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 mod options;
 
-use sluice_action::{Action, Fate, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, MegaflowStore, Miss, PortNo, Translation, Upcall, UpcallResult};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionKind;
 use sluice_flow::{Mac, Metadata, PacketKey, PortNames, extract};
@@ -238,7 +238,7 @@ fn translate(ofproto: &Ofproto, frame: &[u8], port: u32) -> (PacketKey, Translat
     let mut key = PacketKey::ZERO;
     extract(frame, &Metadata::of_port(port), &mut key).unwrap();
     match ofproto.upcall().translate(&Miss { key: &key, bytes: frame, now_ms: 0 }) {
-        Fate::Translated(translation) => (key, translation),
+        UpcallResult::Translated(translation) => (key, translation),
         fate => panic!("{fate:?}"),
     }
 }

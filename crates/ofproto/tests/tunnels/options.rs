@@ -1,7 +1,9 @@
 //! Options of Geneve as the datapath has them: read by the mapping of the bridge, matched, hashed and dropped.
 
 use super::{actions, trace, with_options};
-use sluice_action::{Action, DatapathPortNames, Fate, Miss, PortNo, Translation, Upcall, agree_under, show_flow};
+use sluice_action::{
+    Action, DatapathPortNames, Miss, PortNo, Translation, Upcall, UpcallResult, agree_under, show_flow,
+};
 use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionKind;
 use sluice_flow::{Metadata, PacketKey, PortNames, TunnelKey, extract, tunnel_flags};
@@ -24,7 +26,7 @@ fn with_raw_options(list: &[u8]) -> (PacketKey, Vec<u8>) {
 fn translate_options(ofproto: &Ofproto, list: &[u8]) -> (PacketKey, Translation) {
     let (key, frame) = with_raw_options(list);
     match ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 }) {
-        Fate::Translated(translation) => (key, translation),
+        UpcallResult::Translated(translation) => (key, translation),
         fate => panic!("{fate:?}"),
     }
 }

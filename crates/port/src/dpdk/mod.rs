@@ -25,7 +25,7 @@ const DESCRIPTORS: u16 = 2048;
 /// The most of them. Source: OVS lib/netdev-dpdk.c, NIC_PORT_MAX_Q_SIZE.
 const DESCRIPTORS_MAX: u16 = 4096;
 
-/// How often sending is retried on a full transmit ring before packets are dropped.
+/// Attempts to send a batch before the rest of it is dropped: a full transmit ring is tried once more.
 const TX_TRIES: usize = 2;
 
 /// Transmit queues requested unless `n-txq` says otherwise; further PMDs share them.

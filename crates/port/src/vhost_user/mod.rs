@@ -145,12 +145,12 @@ struct VhostUserPort {
     retries_max: Arc<AtomicU8>,
     /// Whether commands have left it up.
     is_admin_up: bool,
-    /// Calls of `service` during which no further breach of the guest's is told.
-    silence: u32,
+    /// Calls of `service` until another breach of the guest's is logged.
+    calls_until_warning: u32,
 }
 
-/// After a line about a guest's breach, this many calls of `service`, some seconds, pass before the next.
-const SILENCE: u32 = 60;
+/// Calls of `service` between two warnings about breaches of the guest's: about a minute.
+const WARN_EVERY_CALLS: u32 = 60;
 
 pub(crate) fn check_options(options: &Options<'_>) -> Result<(), OpenError> {
     required_path(options, "path")?;
@@ -280,7 +280,7 @@ fn meet(
         path,
         retries_max: retries_max.into(),
         is_admin_up: true,
-        silence: 0,
+        calls_until_warning: 0,
     }))
 }
 
@@ -374,15 +374,15 @@ impl Port for VhostUserPort {
     }
 
     fn service(&mut self) {
-        self.silence = self.silence.saturating_sub(1);
+        self.calls_until_warning = self.calls_until_warning.saturating_sub(1);
         for (number, slot) in self.offer.rings.iter().enumerate() {
             let name = &self.config.name;
             let broken = slot.take_broken();
             let blocks = slot.call().is_some_and(|call| call.forbid_if_blocking());
-            if self.silence > 0 || broken.is_none() && !blocks {
+            if self.calls_until_warning > 0 || broken.is_none() && !blocks {
                 continue;
             }
-            self.silence = SILENCE;
+            self.calls_until_warning = WARN_EVERY_CALLS;
             if let Some(why) = broken {
                 tracing::warn!(
                     "port {name}: the guest broke its ring {number}: {why}; it rests until it is set up again"

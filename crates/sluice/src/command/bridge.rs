@@ -61,7 +61,7 @@ fn change(switch: &Switch, bridge: &str, command: FlowCommand, flow: &str) -> Re
     check_bridge(switch, bridge)?;
     let flow_mod = FlowMod::parse(flow, command, &switch.port_names(bridge)).map_err(text)?;
     switch.ofproto().flow_mod(bridge, &flow_mod, switch.now_ms()).map_err(text)?;
-    switch.hurry();
+    switch.request_revalidation();
     Ok(String::new())
 }
 
@@ -121,19 +121,19 @@ pub fn fdb_show(switch: &Switch, args: &[&str]) -> Reply {
 
 pub fn fdb_add(switch: &Switch, args: &[&str]) -> Reply {
     let reply = switch.ofproto().fdb_add(args[0], args[1], args[2], args[3]);
-    switch.hurry();
+    switch.request_revalidation();
     reply
 }
 
 pub fn fdb_del(switch: &Switch, args: &[&str]) -> Reply {
     let reply = switch.ofproto().fdb_del(args[0], args[1], args[2]);
-    switch.hurry();
+    switch.request_revalidation();
     reply
 }
 
 pub fn fdb_flush(switch: &Switch, args: &[&str]) -> Reply {
     let reply = switch.ofproto().fdb_flush(args.first().copied());
-    switch.hurry();
+    switch.request_revalidation();
     reply
 }
 

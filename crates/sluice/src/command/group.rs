@@ -17,7 +17,7 @@ fn change(switch: &Switch, bridge: &str, command: GroupCommand, group: &str) -> 
     check_bridge(switch, bridge)?;
     let group_mod = GroupMod::parse(group, command, &switch.port_names(bridge)).map_err(text)?;
     switch.ofproto().group_mod(bridge, &group_mod, switch.now_ms()).map_err(text)?;
-    switch.hurry();
+    switch.request_revalidation();
     Ok(String::new())
 }
 

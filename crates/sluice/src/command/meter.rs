@@ -10,7 +10,7 @@ fn change(switch: &Switch, bridge: &str, command: MeterCommand, meter: &str) -> 
     check_bridge(switch, bridge)?;
     let meter_mod = MeterMod::parse(meter, command).map_err(text)?;
     switch.ofproto().meter_mod(bridge, &meter_mod, switch.now_ms()).map_err(text)?;
-    switch.hurry();
+    switch.request_revalidation();
     Ok(String::new())
 }
 

@@ -33,7 +33,7 @@ const MTU_MAX: u32 = 9216;
 const MTU_MIN: u32 = 68;
 
 /// Longest sleep of an idle PMD. Source: OVS, pmd-sleep-max.
-const SLEEP_MAX: Duration = Duration::from_millis(10);
+pub const PMD_SLEEP_MAX: Duration = Duration::from_millis(10);
 
 /// VLANs that a port may be of. Source: IEEE 802.1Q, where 4095 is reserved.
 const VLAN_MAX: u16 = 4094;
@@ -102,9 +102,9 @@ impl DesiredState {
             let remedy = "build with --features dpdk, or remove the section";
             return wrong("switch.dpdk", format!("this build has no DPDK ports; {remedy}"));
         }
-        if self.datapath.pmd_sleep_max > SLEEP_MAX {
+        if self.datapath.pmd_sleep_max > PMD_SLEEP_MAX {
             let given = self.datapath.pmd_sleep_max;
-            return wrong("datapath.pmd-sleep-max", format!("{given:?}; expected at most \"10ms\""));
+            return wrong("datapath.pmd-sleep-max", format!("{given:?}; expected at most \"{PMD_SLEEP_MAX:?}\""));
         }
         Ok(())
     }

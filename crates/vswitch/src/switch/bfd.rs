@@ -180,7 +180,7 @@ impl Switch {
             let _ = self.ofproto.set_port(bridge, name, |port| port.bfd_down = *is_down && port.bfd.is_some());
         }
         if !liveness.is_empty() {
-            self.hurry();
+            self.request_revalidation();
             self.openflow.publish_ports();
         }
     }

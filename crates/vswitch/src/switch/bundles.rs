@@ -236,7 +236,7 @@ impl Switch {
         }
         if let Ok(table) = self.ofproto.set_bond(&entry.bridge, state.clone(), self.now_ms()) {
             entry.told = Some((state, table));
-            self.hurry();
+            self.request_revalidation();
         }
     }
 
@@ -247,7 +247,7 @@ impl Switch {
             let _ = self.ofproto.set_port(bridge, name, |port| port.lacp_down = *is_down && port.lacp);
         }
         if !liveness.is_empty() {
-            self.hurry();
+            self.request_revalidation();
             self.openflow.publish_ports();
         }
     }

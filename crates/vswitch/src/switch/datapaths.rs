@@ -262,7 +262,7 @@ impl Switch {
             let port = setup.assembly.ports().get(&name).map(|entry| change(&entry.desired));
             let failed = setup.assembly.change_port(&bridge, &port.ok_or(DpifError::NoPort)?);
             drop(setup);
-            self.hurry();
+            self.request_revalidation();
             return match failed.map_err(DpifError::Device)? {
                 None => Ok(()),
                 Some(error) => Err(DpifError::Device(error)),

@@ -97,7 +97,7 @@ impl Backend for AroundOpenFlow {
     }
 
     fn revalidate_soon(&self) {
-        self.revalidator.hurry();
+        self.revalidator.request_revalidation();
     }
 }
 

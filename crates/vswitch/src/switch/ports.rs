@@ -49,7 +49,7 @@ impl Switch {
         drop(setup);
         self.sync_bfd();
         self.sync_bundles();
-        self.hurry();
+        self.request_revalidation();
         self.openflow.publish_ports();
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Switch {
         drop(setup);
         self.sync_bfd();
         self.sync_bundles();
-        self.hurry();
+        self.request_revalidation();
         self.openflow.publish_ports();
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Switch {
         self.refresh_devices();
         if changed {
             self.datapath.wake_sessions(SessionProtocol::Lacp);
-            self.hurry();
+            self.request_revalidation();
         }
         self.openflow.run();
     }
@@ -94,7 +94,7 @@ impl Switch {
     pub fn follow_links(&self, changes: &LinkChanges) {
         if self.setup().assembly.follow_links(changes) {
             self.datapath.wake_sessions(SessionProtocol::Lacp);
-            self.hurry();
+            self.request_revalidation();
             self.openflow.publish_ports();
         }
     }
@@ -113,7 +113,7 @@ impl Switch {
         setup.assembly.renumber_port(name, number)?;
         drop(setup);
         self.retell_bundles();
-        self.hurry();
+        self.request_revalidation();
         Ok(())
     }
 

@@ -84,7 +84,7 @@ impl Switch {
         self.sync_bfd();
         self.sync_sflow();
         self.openflow.publish_ports();
-        self.hurry();
+        self.request_revalidation();
         Ok(outcomes)
     }
 
@@ -118,16 +118,16 @@ impl Switch {
             Change::SetSFlow { .. } => {}
             Change::SetTables { bridge, tables } => {
                 self.ofproto.configure_tables(bridge, tables, self.now_ms())?;
-                self.hurry();
+                self.request_revalidation();
             }
             Change::SetOpenFlow { bridge, settings } => self.openflow.serve_bridge(bridge, settings)?,
             Change::SetPort { bridge, port } | Change::ReconfigurePort { bridge, port } => {
                 let error = assembly.change_port(bridge, port)?;
-                return settle_port(setup, bridge, port, error);
+                return leave_out_port(setup, bridge, port, error);
             }
             Change::AddPort { bridge, port } => {
                 let error = assembly.add_port_open_or_not(bridge, port)?;
-                return settle_port(setup, bridge, port, error);
+                return leave_out_port(setup, bridge, port, error);
             }
             Change::SetSources { bridge, .. } => {
                 let loaded = assembly.load(bridge, &sources[bridge], self.now_ms())?;
@@ -206,7 +206,7 @@ fn forget_lost_ports(setup: &mut Setup) {
 }
 
 /// Leaves a port out that could not be opened, if that is what becomes of such ports.
-fn settle_port(setup: &mut Setup, bridge: &str, port: &Port, error: Option<Error>) -> Result<Step, Error> {
+fn leave_out_port(setup: &mut Setup, bridge: &str, port: &Port, error: Option<Error>) -> Result<Step, Error> {
     if error.is_none() || setup.state.failed_ports == FailedPorts::Stay {
         return Ok(Step::taken(error));
     }

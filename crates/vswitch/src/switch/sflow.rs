@@ -62,7 +62,7 @@ impl Switch {
         }
         drop(agents);
         self.datapath.wake_sflow();
-        self.hurry();
+        self.request_revalidation();
     }
 
     /// What bridges ask for, with the numbers of their agents.

@@ -4,11 +4,11 @@ use super::kind::{is_reserved_name, normalize};
 use super::openflow::{OpenFlowPlan, versions};
 use super::vlan::{priority_tags, vlan_mode};
 use super::{Level, Note, Plan, PlanContext, PlannedBridge, PlannedInterface};
-use crate::numbers::{BridgeNumbers, NumberRequest};
+use crate::ofport_allocator::{NumberRequest, OfPortAllocator};
 use crate::records::{BridgeRecord, Feature, InterfaceRecord, PortRecord, Smap};
 use crate::vhost_sock_dir;
 use sluice_connmgr::BridgeDescription;
-use sluice_flow::Mac;
+use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::{FailMode, NormalSettings};
 use sluice_ovsdb::Uuid;
 use sluice_port::{PORT_TYPES, TxSteering};
@@ -16,9 +16,6 @@ use sluice_tunnel::TunnelKind;
 use sluice_vswitch::{Bridge, Bundle, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-
-/// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
-const OFPORT_MAX: i64 = 0xff00;
 
 /// Seconds that MAC entries may be told to live, at least and at most. Source: lib/mac-learning.c, `normalize_idle_time`.
 const MAC_AGE_S: (i32, i32) = (15, 3600);
@@ -47,13 +44,13 @@ impl Plan {
         &mut self,
         record: &BridgeRecord,
         context: &PlanContext<'_>,
-        numbers: &mut BridgeNumbers,
+        numbers: &mut OfPortAllocator,
         taken: &mut HashSet<String>,
     ) {
         let (candidates, bundles) = self.candidates(record, context, taken);
         let unrepresentative = unrepresentative(&bundles);
         let requests: Vec<_> = candidates.iter().filter(|c| !c.port.is_local()).map(|c| c.request.clone()).collect();
-        let settled = numbers.settle(&requests, context.now_ms);
+        let settled = numbers.allocate(&requests, context.now_ms);
         let mut interfaces = Vec::new();
         let mut ports = Vec::new();
         for Candidate { uuid, mac, lacking, port, .. } in candidates {
@@ -251,7 +248,7 @@ impl Plan {
             self.refuse(interface.uuid, Some(error));
             return None;
         }
-        let valid = |number: Option<i64>| number.filter(|n| (1..OFPORT_MAX).contains(n)).map(|n| n as u16);
+        let valid = |number: Option<i64>| number.filter(|n| (1..OfPort::MAX.0.into()).contains(n)).map(|n| n as u16);
         let (requested, last) = (valid(interface.ofport_request), valid(interface.ofport));
         let request = NumberRequest { name: name.clone(), requested, last };
         let mac = self.interface_mac(interface, is_local);

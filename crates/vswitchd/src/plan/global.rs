@@ -3,19 +3,13 @@
 use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
-use sluice_datapath::{AutoLb, InsertInvProb, Level as CacheLevel, RxqAlgorithm, RxqAssignment, numa};
+use sluice_datapath::{AutoLb, InsertInvProb, Level as CacheLevel, MAX_IDLE_MS, RxqAlgorithm, RxqAssignment, numa};
 use sluice_ofproto::RULE_MEMORY;
-use sluice_vswitch::PMDS_MAX;
+use sluice_vswitch::{PMD_SLEEP_MAX, PMDS_MAX};
 use std::time::Duration;
 
-/// The usual `max-idle`.
-const MAX_IDLE_MS: u32 = 10_000;
-
 /// The least `max-idle`.
-const MAX_IDLE_MIN_MS: u32 = 500;
-
-/// Longest sleep of a PMD that the switch takes.
-const PMD_SLEEP_MAX_US: u32 = 10_000;
+const MAX_IDLE_MIN_MS: u64 = 500;
 
 /// Keys that have no effect here, because what they tune works in another way or is not there.
 const WITHOUT_EFFECT: [&str; 13] = [
@@ -44,8 +38,8 @@ impl Plan {
             self.state.tls = Some(TlsFiles { private_key, certificate, ca_cert, bootstraps_ca_cert });
         }
         let config = &row.other_config;
-        let max_idle_ms = config.number("max-idle").unwrap_or(MAX_IDLE_MS).max(MAX_IDLE_MIN_MS);
-        self.state.datapath.max_idle = Duration::from_millis(max_idle_ms.into());
+        let max_idle_ms = config.number::<u32>("max-idle").map_or(MAX_IDLE_MS, u64::from).max(MAX_IDLE_MIN_MS);
+        self.state.datapath.max_idle = Duration::from_millis(max_idle_ms);
         // Zero stands for the usual one.
         let idle_secs: Option<u32> = config.number("bundle-idle-timeout").filter(|secs| *secs != 0);
         let idle = idle_secs.map(|secs| Duration::from_secs(secs.into()));
@@ -55,7 +49,7 @@ impl Plan {
         let rule_mib: Option<u32> = config.number("rule-memory").filter(|mib| *mib != 0);
         self.state.rule_memory = rule_mib.map_or(RULE_MEMORY, |mib| (mib as usize) << 20);
         let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
-        self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
+        self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).into()).min(PMD_SLEEP_MAX);
         self.state.datapath.rxq_assignment = RxqAssignment {
             algorithm: self.rxq_algorithm(config.text("pmd-rxq-assign")),
             isolates: config.flag("pmd-rxq-isolate", true),

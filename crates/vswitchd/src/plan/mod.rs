@@ -24,7 +24,7 @@ pub use kind::DummyOverride;
 pub use note::{Level, Note};
 pub use openflow::Confinement;
 
-use crate::numbers::BridgeNumbers;
+use crate::ofport_allocator::OfPortAllocator;
 use crate::records::{Feature, Records};
 use sluice_connmgr::ActiveTarget;
 use sluice_flow::{Mac, VlanLimit};
@@ -130,7 +130,7 @@ pub struct PlanContext<'a> {
 }
 
 /// The numbers of each bridge's ports, by bridge.
-pub type Numbers = BTreeMap<String, BridgeNumbers>;
+pub type OfPortAllocators = BTreeMap<String, OfPortAllocator>;
 
 /// How many VLAN tags are read of a packet; a number below zero is zero.
 fn vlan_limit(records: &Records) -> VlanLimit {
@@ -140,7 +140,7 @@ fn vlan_limit(records: &Records) -> VlanLimit {
 
 impl Plan {
     /// Makes a plan, and gives its ports numbers.
-    pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut Numbers) -> Plan {
+    pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut OfPortAllocators) -> Plan {
         let (bridges, failed_ports) = (Vec::new(), FailedPorts::LeaveOut);
         let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.base.clone() };
         let mut plan = Plan { state, ..Plan::default() };

@@ -175,7 +175,7 @@ fn any_dummies() -> impl Strategy<Value = DummyOverride> {
     select(vec![DummyOverride::Unavailable, DummyOverride::None, DummyOverride::System, DummyOverride::All])
 }
 
-fn plan(records: &Records, dummies: DummyOverride, numbers: &mut Numbers) -> Plan {
+fn plan(records: &Records, dummies: DummyOverride, numbers: &mut OfPortAllocators) -> Plan {
     let base = DesiredState { pmd_cores: Vec::new(), main_worker: true, ..DesiredState::default() };
     let context = PlanContext {
         base: &base,
@@ -196,7 +196,7 @@ fn bounds_on_memory_are_in_mebibytes_and_zero_is_the_usual_one() {
         let other_config = Smap(keys.into_iter().collect());
         let row = OpenVswitchRecord { uuid: Uuid::ZERO, next_cfg: 1, other_config, managers: Vec::new(), ssl: None };
         let records = Records { open_vswitch: Some(row), bridges: Vec::new(), datapaths: Vec::new() };
-        let state = plan(&records, DummyOverride::Unavailable, &mut Numbers::new()).state;
+        let state = plan(&records, DummyOverride::Unavailable, &mut OfPortAllocators::new()).state;
         (state.bundle_memory, state.rule_memory)
     };
     assert_eq!(planned("3"), (3 << 20, 3 << 20));
@@ -207,7 +207,7 @@ fn bounds_on_memory_are_in_mebibytes_and_zero_is_the_usual_one() {
 proptest! {
     #[test]
     fn any_rows_make_a_state_that_can_be(records in any_records(), dummies in any_dummies()) {
-        let mut numbers = Numbers::new();
+        let mut numbers = OfPortAllocators::new();
         let first = plan(&records, dummies, &mut numbers);
         prop_assert!(first.state.check().is_ok(), "{:?}", first.state.check());
         let again = plan(&records, dummies, &mut numbers);
@@ -216,7 +216,7 @@ proptest! {
 
     #[test]
     fn each_interface_is_there_or_refused(records in any_records(), dummies in any_dummies()) {
-        let plan = plan(&records, dummies, &mut Numbers::new());
+        let plan = plan(&records, dummies, &mut OfPortAllocators::new());
         let planned = plan.bridges.iter().flat_map(|bridge| &bridge.interfaces).filter_map(|interface| interface.uuid);
         let all: Vec<Uuid> = planned.chain(plan.refused.iter().map(|refused| refused.interface)).collect();
         prop_assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "no row has two fates");
@@ -231,7 +231,7 @@ proptest! {
 
     #[test]
     fn internal_interfaces_but_for_local_have_the_good_addresses_of_their_rows(records in any_records()) {
-        let plan = plan(&records, DummyOverride::Unavailable, &mut Numbers::new());
+        let plan = plan(&records, DummyOverride::Unavailable, &mut OfPortAllocators::new());
         let rows = records.bridges.iter().flat_map(|bridge| &bridge.ports).flat_map(|port| &port.interfaces);
         let rows: BTreeMap<Uuid, &InterfaceRecord> = rows.map(|row| (row.uuid, row)).collect();
         for bridge in &plan.bridges {
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn ports_are_what_their_rows_say(records in any_records()) {
-        let plan = plan(&records, DummyOverride::Unavailable, &mut Numbers::new());
+        let plan = plan(&records, DummyOverride::Unavailable, &mut OfPortAllocators::new());
         for bridge in &plan.state.bridges {
             let record = records.bridges.iter().find(|row| row.name == bridge.name).unwrap();
             let mut numbers = HashSet::new();

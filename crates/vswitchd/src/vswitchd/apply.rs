@@ -1,6 +1,6 @@
 //! A plan carried out: the switch is reconfigured, and what came of each interface is found out.
 
-use crate::plan::{Numbers, Plan, PlannedBridge};
+use crate::plan::{OfPortAllocators, Plan, PlannedBridge, PlannedInterface};
 use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac};
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::DpFeatures;
@@ -9,12 +9,17 @@ use sluice_vswitch::{Bridge, Change, DesiredState, Error, Outcome, PortStatus, S
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Makes the switch what the plan says.
-pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
+pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut OfPortAllocators) -> Applied {
     let before = switch.state();
     log_new_datapaths(&before, &plan.state);
-    let has_new = plan.state.bridges.iter().any(|bridge| serves(bridge) && before.bridge(&bridge.name).is_none());
-    let errors =
-        if has_new { reconfigure(switch, &alone(&before, &plan.state)) } else { reconfigure(switch, &plan.state) };
+    // New bridges get their controllers in a second step: these are to find the datapath id, which may depend on the
+    // addresses of the bridge's ports.
+    let is_new = |bridge: &Bridge| before.bridge(&bridge.name).is_none();
+    let has_new = plan.state.bridges.iter().any(|bridge| has_controllers(bridge) && is_new(bridge));
+    let errors = match has_new {
+        true => reconfigure(switch, &without_new_controllers(&before, &plan.state)),
+        false => reconfigure(switch, &plan.state),
+    };
     let status = switch.port_status();
     let refused = plan.refused.iter().map(|r| AppliedInterface {
         uuid: r.interface,
@@ -29,34 +34,18 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     let datapath_ids: HashMap<String, u64> = there.map(|bridge| (bridge.name, bridge.datapath_id)).collect();
     for bridge in &plan.bridges {
         let Some(ports) = status.get(&bridge.name) else { continue };
-        let mac = bridge.hwaddr.unwrap_or_else(|| bridge_mac(bridge, ports));
-        set_local_mac(switch, bridge, ports, mac);
-        let datapath_id = bridge.datapath_id.unwrap_or(mac.number() as u64);
-        set_datapath_id(switch, bridge, datapath_id, datapath_ids.get(&bridge.name).copied());
-        applied.bridges.push(AppliedBridge {
-            uuid: bridge.uuid,
-            name: bridge.name.clone(),
-            datapath_id,
-            controllers: bridge.controllers.clone(),
-            mirrors: bridge.mirrors.clone(),
-            lacking: bridge.lacking.clone(),
-        });
+        applied.bridges.push(apply_bridge(switch, bridge, ports, datapath_ids.get(&bridge.name).copied()));
         applied.bonds.extend_from_slice(&bridge.bonds);
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
-            if let (Some(mac), Some(port)) = (interface.mac, by_name.get(interface.name.as_str()))
+            let port = by_name.get(interface.name.as_str()).copied();
+            if let (Some(mac), Some(port)) = (interface.mac, port)
                 && let Err(error) = set_mac(switch, port, mac)
             {
                 tracing::error!(target: "bridge", "interface {}: setting MAC failed ({error})", interface.name);
             }
-            let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
-                (None, Some(port)) => Ok(LiveInterface {
-                    ofport: port.ofport,
-                    number: port.number.filter(|_| port.tunnel.is_none()),
-                    kind: port.kind.clone().unwrap_or_default(),
-                    error: peers.error(&port.name),
-                    lacking: interface.lacking.clone(),
-                }),
+            let live = match (errors.get(&interface.name), port) {
+                (None, Some(port)) => Ok(live_interface(interface, port, &peers)),
                 (error, _) => Err(error.cloned()),
             };
             if live.is_err() {
@@ -71,9 +60,36 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     // A controller that connects from now on must not hear of them as changes.
     switch.publish_ports();
     if has_new {
-        reconfigure(switch, &served(switch.state(), &plan.state));
+        reconfigure(switch, &with_wanted_controllers(switch.state(), &plan.state));
     }
     applied
+}
+
+/// Gives a bridge its address and its datapath id, of which it has the `former` one.
+fn apply_bridge(switch: &Switch, bridge: &PlannedBridge, ports: &[PortStatus], former: Option<u64>) -> AppliedBridge {
+    let mac = bridge.hwaddr.unwrap_or_else(|| bridge_mac(bridge, ports));
+    set_local_mac(switch, bridge, ports, mac);
+    let datapath_id = bridge.datapath_id.unwrap_or(mac.number() as u64);
+    set_datapath_id(switch, bridge, datapath_id, former);
+    AppliedBridge {
+        uuid: bridge.uuid,
+        name: bridge.name.clone(),
+        datapath_id,
+        controllers: bridge.controllers.clone(),
+        mirrors: bridge.mirrors.clone(),
+        lacking: bridge.lacking.clone(),
+    }
+}
+
+/// What the database is to know of an interface that has its port.
+fn live_interface(interface: &PlannedInterface, port: &PortStatus, peers: &Peers<'_>) -> LiveInterface {
+    LiveInterface {
+        ofport: port.ofport,
+        number: port.number.filter(|_| port.tunnel.is_none()),
+        kind: port.kind.clone().unwrap_or_default(),
+        error: peers.error(&port.name),
+        lacking: interface.lacking.clone(),
+    }
 }
 
 /// Takes the switch to a state, and logs what came of it; the errors of ports, by name.
@@ -101,13 +117,12 @@ fn log_new_datapaths(before: &DesiredState, now: &DesiredState) {
 }
 
 /// Whether a bridge has controllers.
-fn serves(bridge: &Bridge) -> bool {
+fn has_controllers(bridge: &Bridge) -> bool {
     !(bridge.controllers.is_empty() && bridge.listeners.is_empty())
 }
 
-/// The state with new bridges that have no controllers yet: those must not see a bridge without its datapath id, which may
-/// depend on its ports.
-fn alone(before: &DesiredState, wanted: &DesiredState) -> DesiredState {
+/// The state that is wanted, but for the controllers of new bridges.
+fn without_new_controllers(before: &DesiredState, wanted: &DesiredState) -> DesiredState {
     let there: HashSet<&str> = before.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
     let mut state = wanted.clone();
     for bridge in state.bridges.iter_mut().filter(|bridge| !there.contains(bridge.name.as_str())) {
@@ -117,7 +132,7 @@ fn alone(before: &DesiredState, wanted: &DesiredState) -> DesiredState {
 }
 
 /// The state that holds, with the controllers that are wanted: what has failed is not tried again.
-fn served(mut state: DesiredState, wanted: &DesiredState) -> DesiredState {
+fn with_wanted_controllers(mut state: DesiredState, wanted: &DesiredState) -> DesiredState {
     let wanted: HashMap<&str, &Bridge> = wanted.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge)).collect();
     for bridge in &mut state.bridges {
         if let Some(wanted) = wanted.get(bridge.name.as_str()) {

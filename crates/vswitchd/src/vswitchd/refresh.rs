@@ -32,7 +32,7 @@ impl Periodic {
     }
 
     /// It is due at once.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn request_revalidation(&mut self) {
         self.due_ms = 0;
     }
 
@@ -53,14 +53,14 @@ impl Vswitchd {
         let changes = self.links.as_mut().map(LinkMonitor::take_changes).filter(|changes| !changes.is_empty());
         if let Some(changes) = changes {
             self.switch.follow_links(&changes);
-            self.status.hurry();
+            self.status.request_revalidation();
             self.links_changed = true;
         }
         if self.routes.as_mut().is_some_and(RouteMonitor::take_changed) {
             self.switch.refresh_devices();
         }
         if self.switch.take_bfd_changed() | self.switch.take_bundles_changed() {
-            self.status.hurry();
+            self.status.request_revalidation();
         }
         if self.status.is_due(now_ms) {
             let mut txn = Txn::new();

@@ -1,8 +1,9 @@
-//! Packets that missed while a control thread had the tables, or when the turn of their queue was over.
+//! Deferred upcalls: packets that missed while a control thread had the tables, or when the misses of their queue had taken
+//! their quantum.
 //!
 //! A PMD that waits forwards nothing, and a control thread that has lost its core keeps the tables for milliseconds. So a
-//! PMD does not wait: it sets such packets aside, polls on, and forwards what it knows. Beside each poll of the queue that
-//! they came by the first of them repeat the pass in which they missed. And a batch of misses takes long, so that those
+//! PMD does not wait: it defers such packets, polls on, and forwards what it knows. Beside each poll of the queue that they
+//! came by, the first of them repeat the pass in which they missed. And a batch of misses takes long, so that those
 //! behind the first few wait likewise until the PMD has polled again (`misses.rs`).
 //!
 //! **Order.** While packets of a queue wait, all others of it that miss wait behind them, even if the tables are free by
@@ -26,12 +27,13 @@ use std::collections::VecDeque;
 /// Packets of one queue that wait at most: what a sender of ten million packets a second, all misses, sends in 25 µs, which
 /// is a piece of a change; or what one of a hundred thousand sends in 2.5 ms, for which the scheduler may keep the holder
 /// of the lock from its core.
-pub(crate) const ASIDE_MAX: usize = 256;
+pub(crate) const DEFERRED_MAX: usize = 256;
 
 /// What drivers that receive by vectors take at least: asked for fewer packets, they give none.
 const RECEIVED_TOGETHER: usize = 8;
 
-/// How many packets ask again together. A turn ends after a few misses, and the packets behind them have been moved in vain.
+/// How many packets ask again together. A quantum is used up after a few misses, and the packets behind them have been moved
+/// in vain.
 const RETRIED_TOGETHER: usize = 8;
 
 /// If at least this many packets wait, polls take few. Each miss compares its megaflow with all packets that wait.
@@ -39,7 +41,7 @@ const MANY: usize = 2 * BATCH_MAX;
 
 /// The packets of one queue that wait for the tables, the oldest first. Without memory until one waits.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct DeferredUpcalls {
     waiting: VecDeque<Waiting>,
     /// Those that wait again after a retry: older than `waiting`.
     again: Vec<Waiting>,
@@ -60,7 +62,7 @@ struct Waiting {
     conn: CachedConn,
 }
 
-impl Aside {
+impl DeferredUpcalls {
     /// Whether none waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -104,7 +106,7 @@ impl Aside {
         }
         let room = match self.waiting.len() {
             few @ ..MANY => MANY - few,
-            many if self.retries >= 2 && many + RECEIVED_TOGETHER <= ASIDE_MAX => RECEIVED_TOGETHER,
+            many if self.retries >= 2 && many + RECEIVED_TOGETHER <= DEFERRED_MAX => RECEIVED_TOGETHER,
             _ => 0,
         };
         room.min(limit) / RECEIVED_TOGETHER * RECEIVED_TOGETHER
@@ -117,11 +119,11 @@ impl Aside {
 
     /// Lets a packet wait that missed under this key. Gives it back if as many wait as may.
     pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, conn: CachedConn) -> Result<(), Packet> {
-        if self.waiting.len() + self.followers.len() + self.again.len() >= ASIDE_MAX {
+        if self.waiting.len() + self.followers.len() + self.again.len() >= DEFERRED_MAX {
             return Err(packet);
         }
         if self.waiting.capacity() == 0 {
-            self.waiting.reserve_exact(ASIDE_MAX);
+            self.waiting.reserve_exact(DEFERRED_MAX);
         }
         let waiting = Waiting { packet, key, depth: origin.depth, conn };
         if self.is_retrying {
@@ -132,7 +134,7 @@ impl Aside {
         Ok(())
     }
 
-    /// Moves the first packets that wait into an empty batch. [`Aside::end_retry`] follows.
+    /// Moves the first packets that wait into an empty batch. [`DeferredUpcalls::end_retry`] follows.
     pub fn begin_retry(&mut self, batch: &mut Batch<'_, '_>) {
         (self.is_retrying, self.is_blocked) = (true, false);
         move_first(&mut self.waiting, RETRIED_TOGETHER, batch);

@@ -27,7 +27,7 @@ pub struct NumberRequest {
 
 /// The numbers of one bridge.
 #[derive(Clone, Debug, Default)]
-pub struct BridgeNumbers {
+pub struct OfPortAllocator {
     held: BTreeMap<String, u16>,
     /// When numbers were freed that nobody holds.
     freed_ms: HashMap<u16, u64>,
@@ -37,9 +37,9 @@ pub struct BridgeNumbers {
     failed: HashSet<String>,
 }
 
-impl BridgeNumbers {
+impl OfPortAllocator {
     /// Gives every port a number; ports that are not among them lose theirs. A port for which none is left has none.
-    pub fn settle(&mut self, ports: &[NumberRequest], now_ms: u64) -> &BTreeMap<String, u16> {
+    pub fn allocate(&mut self, ports: &[NumberRequest], now_ms: u64) -> &BTreeMap<String, u16> {
         let by_name: HashMap<&str, &NumberRequest> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         let gone = self.held.extract_if(.., |name, _| !by_name.contains_key(name.as_str()));
         self.freed_ms.extend(gone.map(|(_, number)| (number, now_ms)));
@@ -117,9 +117,9 @@ mod tests {
         NumberRequest { name: name.to_owned(), requested: requested.parse().ok(), last: None }
     }
 
-    fn settled(numbers: &mut BridgeNumbers, ports: &[&str], now_ms: u64) -> Vec<(String, u16)> {
+    fn settled(numbers: &mut OfPortAllocator, ports: &[&str], now_ms: u64) -> Vec<(String, u16)> {
         let ports: Vec<_> = ports.iter().map(|text| request(text)).collect();
-        numbers.settle(&ports, now_ms).iter().map(|(name, number)| (name.clone(), *number)).collect()
+        numbers.allocate(&ports, now_ms).iter().map(|(name, number)| (name.clone(), *number)).collect()
     }
 
     fn pairs(expected: &[(&str, u16)]) -> Vec<(String, u16)> {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn requests_go_first_and_others_count_on() {
-        let mut numbers = BridgeNumbers::default();
+        let mut numbers = OfPortAllocator::default();
         assert_eq!(settled(&mut numbers, &["a", "b=1"], 0), pairs(&[("a", 2), ("b", 1)]));
         // A number that was given up is not given out soon.
         assert_eq!(settled(&mut numbers, &["b=1", "c"], 1), pairs(&[("b", 1), ("c", 3)]));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_did_not_request_its_number_makes_room() {
-        let mut numbers = BridgeNumbers::default();
+        let mut numbers = OfPortAllocator::default();
         assert_eq!(settled(&mut numbers, &["a", "b"], 0), pairs(&[("a", 1), ("b", 2)]));
         assert_eq!(settled(&mut numbers, &["a", "b=1"], 0), pairs(&[("a", 3), ("b", 1)]));
         // One that did stays, and so does the other.
@@ -146,16 +146,16 @@ mod tests {
 
     #[test]
     fn numbers_survive_a_restart_unless_requested() {
-        let mut numbers = BridgeNumbers::default();
+        let mut numbers = OfPortAllocator::default();
         let last = |name: &str, last| NumberRequest { last: Some(last), ..request(name) };
         let ports = [last("a", 7), last("b", 5), request("c=5")];
-        let settled: Vec<_> = numbers.settle(&ports, 0).values().copied().collect();
+        let settled: Vec<_> = numbers.allocate(&ports, 0).values().copied().collect();
         assert_eq!(settled, [7, 1, 5]);
     }
 
     #[test]
     fn ports_that_fail_leave_no_gap() {
-        let mut numbers = BridgeNumbers::default();
+        let mut numbers = OfPortAllocator::default();
         assert_eq!(settled(&mut numbers, &["bad"], 0), pairs(&[("bad", 1)]));
         numbers.give_back("bad");
         assert_eq!(settled(&mut numbers, &["bad", "good"], 0), pairs(&[("bad", 2), ("good", 1)]));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn after_an_hour_numbers_come_again_and_at_need_at_once() {
-        let mut numbers = BridgeNumbers::default();
+        let mut numbers = OfPortAllocator::default();
         settled(&mut numbers, &["a"], 0);
         settled(&mut numbers, &[], 1);
         numbers.cursor = AUTOMATIC_END - 1;
