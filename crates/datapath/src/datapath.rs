@@ -234,19 +234,19 @@ impl Datapath {
         }
     }
 
-    /// Runs one iteration of every resting PMD in the caller's thread, at that time.
+    /// Runs one iteration of every stopped PMD in the caller's thread, at that time.
     pub fn run_once(&self, now_ms: u64) -> Round {
         self.run_iterations(1, now_ms)
     }
 
-    /// Runs `turns` iterations of every resting PMD in the caller's thread, all at that time.
-    pub fn run_iterations(&self, turns: usize, now_ms: u64) -> Round {
+    /// Runs this many iterations of every stopped PMD in the caller's thread, all at that time.
+    pub fn run_iterations(&self, iterations: usize, now_ms: u64) -> Round {
         let mut control = self.control();
         let mut round = Round { fullest: 0, exhausted: true };
         for worker in &mut control.workers {
             let WorkerState::Stopped(pmd) = &mut worker.state else { continue };
             pmd.wake();
-            for _ in 0..turns {
+            for _ in 0..iterations {
                 // The output must not depend on the cycles that it took.
                 pmd.reset_deficits();
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));

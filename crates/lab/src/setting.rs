@@ -122,19 +122,24 @@ impl Setting {
         };
         let mut rig = Rig::new(workload, settings, profile)?;
         rig.check((flows * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
-        if Arm::all(&settings).len() > 1 {
-            rig.run((CHOOSING_A_FLOW * flows.min(FLOWS_MAX) as u32).max(CHOOSING));
-        }
+        fill(&rig, flows, &settings);
         Ok(Ready::Subject(Box::new(rig)))
     }
 }
 
-/// How long the autopilot runs without a pause before it is measured: at least, and for each of so many flows at most. At a
-/// million flows a table takes most of a second to fill. Between the slices of a measurement other switches have the
-/// processor's caches, so what it compared then would be arms whose data was gone.
-const CHOOSING: Duration = Duration::from_millis(500);
-const CHOOSING_A_FLOW: Duration = Duration::from_micros(3);
+/// Runs a switch with `settings` until its caches hold what they can of that many flows, and the autopilot has chosen, if it may.
+pub fn fill(rig: &Rig, flows: u64, settings: &Settings) {
+    let filling = FILLING_A_FLOW * flows.min(FLOWS_MAX) as u32;
+    rig.run(if Arm::all(settings).len() > 1 { filling.max(CHOOSING) } else { filling });
+}
+
+/// How long every setting runs for each flow, of so many at most, before it is measured: at a million flows a table takes most of
+/// a second to fill.
+const FILLING_A_FLOW: Duration = Duration::from_micros(3);
 const FLOWS_MAX: u64 = 8_000_000;
+/// How long the autopilot runs at least. Between the slices of a measurement other switches have the processor's caches, so what
+/// it compared then would be arms whose data was gone.
+const CHOOSING: Duration = Duration::from_millis(500);
 
 /// Packets of each flow that warm the caches.
 const PACKETS_A_FLOW: u64 = 4;

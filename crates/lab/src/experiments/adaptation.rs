@@ -71,8 +71,10 @@ const TRAFFIC: &str = "traffic";
 
 /// Costs are told apart by windows of this length.
 const WINDOW: Duration = Duration::from_millis(5);
-/// A window is dear if it costs that much more than those at the end of its phase.
+/// A phase is not settled while its windows cost that much more than those at its end: the middle one of a sixteenth of all, so
+/// that neither trials nor interrupts count.
 const DEAR: f64 = 1.1;
+const SMOOTH_PART: usize = 16;
 
 /// Milliseconds from the beginning of a phase until it was settled: the median of the phases.
 const SETTLED: &str = "settled_ms";
@@ -124,8 +126,8 @@ fn notes(points: &[Point]) -> Vec<String> {
              measures can do."
         ),
         format!(
-            "Settled: milliseconds from the beginning of a phase until no two windows of {} ms in a row cost over {DEAR} times \
-             those of the phase's last quarter; the median of a repetition's phases.",
+            "Settled: milliseconds from the beginning of a phase until windows of {} ms cost at most {DEAR} times those of its \
+             last quarter, by the middle one of a sixteenth of the phase; the median of a repetition's phases.",
             WINDOW.as_millis()
         ),
         verdict::counted(points.iter().filter_map(verdict_of)),
@@ -205,15 +207,19 @@ fn cost(counted: &sluice_fate::Snapshot) -> f64 {
     (counted[Counter::BusyCycles] + counted[Counter::IdleCycles]) as f64 / counted[Counter::Received].max(1) as f64
 }
 
-/// The first of a phase's windows from which on it was settled: no two in a row are dearer than those of its last quarter.
+/// The first of a phase's windows from which on it was settled: those around none are dearer than those of its last quarter.
 fn settled(windows: &[f64]) -> usize {
     let last = &windows[windows.len() - windows.len().div_ceil(4)..];
     if last.is_empty() {
         return 0;
     }
     let level = middle(last.to_vec());
-    let are_dear = |pair: &[f64]| pair.iter().all(|window| *window > level * DEAR);
-    windows.windows(2).rposition(are_dear).map_or(0, |pair| pair + 2)
+    let around = (windows.len() / SMOOTH_PART / 2).max(1);
+    let is_dear = |at: &usize| {
+        let near = &windows[at.saturating_sub(around)..windows.len().min(at + around + 1)];
+        middle(near.to_vec()) > level * DEAR
+    };
+    (0..windows.len()).rev().find(is_dear).map_or(0, |at| at + 1)
 }
 
 /// The mean over phases.
@@ -328,13 +334,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_is_settled_from_its_last_dear_pair_on() {
+    fn a_phase_is_settled_once_most_windows_cost_what_the_last_ones_do() {
         assert_eq!(settled(&[]), 0);
         assert_eq!(settled(&[100.0; 8]), 0);
-        assert_eq!(settled(&[300.0, 200.0, 200.0, 100.0, 100.0, 100.0, 100.0, 100.0]), 3);
-        // One dear window is an interrupt.
-        assert_eq!(settled(&[300.0, 200.0, 100.0, 100.0, 300.0, 100.0, 100.0, 100.0, 100.0]), 2);
-        assert_eq!(settled(&[100.0, 100.0, 300.0, 300.0, 100.0, 105.0, 100.0, 105.0]), 4);
+        let dear_until = |n: usize| (0..160).map(|i| if i < n { 200.0 } else { 105.0 }).collect::<Vec<_>>();
+        assert_eq!([0, 7, 60, 100].map(|n| settled(&dear_until(n))), [0, 7, 60, 100]);
+        // Dear windows among others are a trial, or an interrupt.
+        let mut windows = dear_until(30);
+        windows[70..74].fill(400.0);
+        assert_eq!(settled(&windows), 30);
+        windows[150..].fill(400.0);
+        assert_eq!(settled(&windows), 160, "not at all");
     }
 
     /// What can be counted: packets of both kinds come, each kind with its own number of subtables.

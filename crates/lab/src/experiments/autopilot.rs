@@ -7,6 +7,7 @@ use crate::lab::Lab;
 use crate::loss::{Loss, denied};
 use crate::record::{Findings, Point, Table};
 use crate::rig::{CYCLES, Rig, Sample, Workload};
+use crate::setting;
 use crate::stat::Stat;
 use crate::text;
 use crate::verdict::{self, Verdict};
@@ -95,6 +96,7 @@ pub(super) fn forced(arm: Arm) -> Settings {
 fn rig(workload: &Workload, flows: f64, settings: Settings) -> Result<Rig> {
     let mut rig = Rig::new(workload, settings, false)?;
     rig.check((flows as u64 * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
+    setting::fill(&rig, flows as u64, &settings);
     Ok(rig)
 }
 
