@@ -499,6 +499,20 @@ fn a_client_without_a_frontend_looks_for_one_elsewhere() {
     assert!(is_connected(&*port));
 }
 
+/// What is down without a guest is the link, as in Open vSwitch.
+#[test]
+fn a_port_without_a_guest_is_up_and_has_no_carrier() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vhost.sock").display().to_string();
+    let options = [("path".to_owned(), path)].into();
+    let config = PortConfig { name: "vhost1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
+    let mut port = crate::open(&config, &mut Pools::new(64)).unwrap();
+    let state = |port: &dyn Port| (port.device_status().is_admin_up, port.device_status().has_carrier);
+    assert_eq!(state(&*port), (true, false));
+    port.set_admin_state(false).unwrap();
+    assert_eq!(state(&*port), (false, false));
+}
+
 /// The work of a batch of packets stays below this: each buffer is described once and copied in at most three parts.
 fn is_bounded(work: Work) -> bool {
     let packets = BATCH_MAX * (Mtu(1500).longest_frame() + 2 * VNET_HEADER);
