@@ -15,7 +15,6 @@ use sluice_datapath::Settings;
 use sluice_fate::Counter;
 use sluice_port::{Pools, PortConfig};
 use sluice_vswitch::Assembly;
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// The experiment.
@@ -238,7 +237,7 @@ struct Anew {
 }
 
 impl Anew {
-    /// The lengths of phases, and how many there are in a repetition and in a look.
+    /// How long a phase is.
     fn length(&self) -> Duration {
         Duration::from_millis(if self.quick { QUICK_MS } else { self.traffic.phase_ms })
     }
@@ -274,13 +273,13 @@ fn set_up(at: &Place, arm: usize, quick: bool) -> Result<Ready> {
 fn look(anew: &Anew) -> Result<(usize, f64)> {
     let kinds = anew.traffic.kinds.len();
     let phases = if anew.quick { kinds } else { anew.traffic.phases[1] };
-    let own: Vec<Cell<f64>> = vec![Cell::new(f64::INFINITY); kinds];
+    let mut own = vec![f64::INFINITY; kinds];
     let mut best: Option<(f64, usize)> = None;
     for (n, arm) in arms().into_iter().enumerate() {
         let passed = Run::new(anew.traffic, forced(arm))?.passes(phases, anew.length())?;
-        for (kind, own) in own.iter().enumerate() {
+        for (kind, own) in own.iter_mut().enumerate() {
             let of_kind: Vec<f64> = passed.iter().skip(kind).step_by(kinds).map(|phase| phase.cycles).collect();
-            own.set(own.get().min(mean(of_kind.into_iter())));
+            *own = own.min(mean(of_kind.into_iter()));
         }
         let cycles = mean(passed.iter().map(|phase| phase.cycles));
         if best.is_none_or(|(least, _)| cycles < least) {
@@ -288,7 +287,7 @@ fn look(anew: &Anew) -> Result<(usize, f64)> {
         }
     }
     let (_, best) = best.ok_or_else(|| anyhow!("there is no arm"))?;
-    Ok((best, mean(own.iter().map(Cell::get))))
+    Ok((best, mean(own.into_iter())))
 }
 
 fn verdicts(points: &[Point]) -> Table {
