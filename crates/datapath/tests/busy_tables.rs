@@ -13,7 +13,7 @@ use sluice_datapath::{Config, Datapath, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::tsc;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -29,11 +29,9 @@ struct BusyTables {
     is_slow: Arc<AtomicBool>,
     schedule: Arc<Mutex<Vec<bool>>>,
     calls: Arc<AtomicU64>,
-    /// The PMD whose handle this is.
-    pmd: usize,
-    /// The PMDs that are asking.
-    asking: Arc<Mutex<BTreeSet<usize>>>,
-    /// How often a PMD ended to ask.
+    /// Whether the PMD has said that it asks, and not yet that it ends.
+    is_asking: Arc<AtomicBool>,
+    /// How often it has said that it ends.
     ended: Arc<AtomicU64>,
 }
 
@@ -55,10 +53,10 @@ impl Upcall for BusyTables {
         follow(mask, [if is_first_of_two { Action::Recirc(7) } else { Action::Output(PortNo(3)) }])
     }
     fn begin_asking(&mut self) {
-        self.asking.lock().unwrap().insert(self.pmd);
+        self.is_asking.store(true, Relaxed);
     }
     fn end_asking(&mut self) {
-        self.asking.lock().unwrap().remove(&self.pmd);
+        self.is_asking.store(false, Relaxed);
         self.ended.fetch_add(1, Relaxed);
     }
     fn is_current(&self, version: u64) -> bool {
@@ -69,7 +67,7 @@ impl Upcall for BusyTables {
 
 impl BusyTables {
     fn is_asking(&self) -> bool {
-        !self.asking.lock().unwrap().is_empty()
+        self.is_asking.load(Relaxed)
     }
 }
 
@@ -83,12 +81,12 @@ fn datapath_with(miss_budget: MissBudget) -> (Datapath, [Feed; 2], Sent, BusyTab
     (datapath, feeds.try_into().unwrap(), sent, tables)
 }
 
-/// Ports 1 and 2 receive by so many queues each, port 3 sends.
+/// Ports 1 and 2 have `queues` receive queues each, port 3 sends.
 fn datapath_of(miss_budget: MissBudget, queues: usize) -> (Datapath, Vec<Feed>, Sent, BusyTables) {
     let datapath = Datapath::new(Config { seed: Some(1), miss_budget, ..Config::default() }).unwrap();
     let tables = BusyTables::default();
     let upcalls = tables.clone();
-    datapath.set_upcalls(move |pmd| Box::new(BusyTables { pmd, ..upcalls.clone() }));
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let pool = pool(16_384);
     let ports: Vec<_> = (1..=3).map(|_| TestPort::new(queues, 32, &pool)).collect();
     let (feeds, sent) = (ports[..2].iter().flat_map(|port| port.feeds.clone()).collect(), ports[2].sent.clone());

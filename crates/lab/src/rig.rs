@@ -211,7 +211,7 @@ impl Rig {
 /// A port of a switch: its type, and the options it has.
 pub type PortOptions<'a> = (&'static str, &'a [(&'static str, String)]);
 
-/// A switch in the caller's thread with one rule set and with ports that are open already, numbered from 1.
+/// As [`switch`], with ports that are open already.
 ///
 /// # Errors
 /// As [`switch`].

@@ -133,12 +133,12 @@ pub fn fill(rig: &Rig, flows: u64, settings: &Settings) {
     rig.run(if Arm::all(settings).len() > 1 { filling.max(CHOOSING) } else { filling });
 }
 
-/// How long every setting runs for each flow, of so many at most, before it is measured: at a million flows a table takes most of
-/// a second to fill.
+/// Before a setting is measured it runs this long for each flow. A table takes most of a second to fill with a million flows.
 const FILLING_A_FLOW: Duration = Duration::from_micros(3);
+/// Further flows add nothing to that time.
 const FLOWS_MAX: u64 = 8_000_000;
-/// How long the autopilot runs at least. Between the slices of a measurement other switches have the processor's caches, so what
-/// it compared then would be arms whose data was gone.
+/// The autopilot runs at least this long. It could not compare arms during the measurement: between the slices other switches
+/// evict their data from the processor's caches.
 const CHOOSING: Duration = Duration::from_millis(500);
 
 /// Packets of each flow that warm the caches.

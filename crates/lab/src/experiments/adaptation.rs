@@ -133,7 +133,7 @@ fn notes(points: &[Point]) -> Vec<String> {
     ]
 }
 
-/// A switch of which each phase is told.
+/// A switch that runs phase by phase.
 struct Run<'a> {
     traffic: &'a Traffic,
     assembly: Assembly,
