@@ -14,7 +14,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`start`] | from the datapath's key to the first rule; the result: mask, actions, xlate cache |
+//! | [`start`], [`finish`] | from the datapath's key to the first rule's actions; the result: mask, actions, xlate cache |
 //! | [`table`] | table searches, `resubmit` |
 //! | [`clauses`] | the clauses of a conjunction, for traces |
 //! | [`actions`] | the loop over actions |
@@ -40,6 +40,7 @@ mod clauses;
 pub(crate) mod commit;
 pub(crate) mod ct;
 mod fields;
+mod finish;
 mod freeze;
 mod group;
 pub(crate) mod hash;
@@ -58,7 +59,8 @@ pub(crate) mod tags;
 mod tunnel;
 mod work;
 
-pub(crate) use start::{XlateIn, XlateOut, XlateStart};
+pub(crate) use finish::XlateOut;
+pub(crate) use start::{XlateIn, XlateStart};
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::features::Feature;

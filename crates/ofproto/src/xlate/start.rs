@@ -1,23 +1,23 @@
-//! The start and the end of a translation.
+//! The start of a translation, up to the first rule's actions.
 
-use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
+use super::finish::XlateOut;
 use super::tunnel::{ECN, ECN_CE};
-use super::{ActionList, Failure, MAX_BYTES, Translator, tags};
+use super::{ActionList, Failure, Translator};
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
 use crate::ofproto::Shared;
 use crate::port::{Attach, PortConfig};
-use crate::recirc::{Frozen, FrozenActions};
+use crate::recirc::{Frozen, FrozenActions, Recirculation};
 use crate::trace::{TraceKind, Tracer};
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::{Dependency, XcEntry};
-use sluice_action::{Action, PortNo};
-use sluice_fate::{DropReason, Limit};
+use sluice_action::PortNo;
+use sluice_fate::DropReason;
 use sluice_flow::geneve::OptionBytes;
 use sluice_flow::{FlowKey, OfPort, PacketKey, tunnel_flags};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
-use sluice_packet::headers::{ETHERNET_SIZE, ethertype, ip_proto};
+use sluice_packet::headers::ETHERNET_SIZE;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -47,32 +47,30 @@ pub(crate) struct XlateIn<'a> {
     pub may_wait: bool,
 }
 
-/// What a translation yields; `struct xlate_out` in Open vSwitch.
-pub(crate) struct XlateOut {
-    pub actions: Vec<Action>,
-    /// Only if it is traced.
-    pub trace: Option<Box<XlateTrace>>,
-    pub xcache: Vec<XcEntry>,
-    pub failure: Option<Failure>,
-    pub cacheable: bool,
-    /// An action is not one that the datapath can do.
-    pub is_slow: bool,
-    /// The packet belongs to a BFD session.
-    pub is_bfd: bool,
-    /// The packet is of LACP.
-    pub is_lacp: bool,
-    pub no_output: DropReason,
-    /// Something was locked, and the thread may not wait: nothing else of this is valid.
-    pub is_busy: bool,
+/// A pass of a packet through the tables.
+enum Pass<'x> {
+    First,
+    /// After recirculation, with the state that the pass before froze.
+    Recirculated(Arc<Recirculation>),
+    /// After a controller resumed it.
+    Resumed(&'x Frozen),
 }
 
-/// The keys of a translation, for a trace.
-pub(crate) struct XlateTrace {
-    /// The bits that were looked at, without registers and metadata.
-    pub wc: FlowKey,
-    /// The key before and after the translation.
-    pub original: FlowKey,
-    pub flow: FlowKey,
+impl Pass<'_> {
+    /// The state that the pass before froze.
+    fn frozen(&self) -> Option<&Frozen> {
+        match self {
+            Pass::First => None,
+            Pass::Recirculated(recirculation) => Some(&recirculation.frozen),
+            Pass::Resumed(frozen) => Some(frozen),
+        }
+    }
+
+    /// The actions that it left. A translation that was paused after its last action searches no table again.
+    fn actions(&self) -> Option<&FrozenActions> {
+        let left = &self.frozen()?.actions;
+        (matches!(self, Pass::Resumed(_)) || !left.actions.is_empty()).then_some(left)
+    }
 }
 
 /// Entries of the xlate cache of an ordinary translation: ports, one or two searches, their rules.
@@ -210,33 +208,15 @@ impl<'a> Translator<'a> {
         self.error(|| "Invalid Geneve tunnel metadata".to_owned());
     }
 
+    /// Runs the actions of the first rule, or those that a pass before left.
     fn begin(&mut self, xin: &XlateIn<'_>) {
         self.look_at_common_fields();
         self.attribute(|_| "every translation".to_owned());
         let bridge = self.bridge;
         self.open(TraceKind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
-        let recirc_id = self.number(layout::RECIRC_ID) as u32;
-        let thawed;
-        let (frozen, is_paused) = match xin.start {
-            XlateStart::Paused(frozen, _) => (Some(frozen), true),
-            _ if recirc_id != 0 => {
-                thawed = self.recirculation(recirc_id);
-                let Some(recirculation) = &thawed else {
-                    if self.is_busy.get() {
-                        return;
-                    }
-                    self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
-                    return self.fail(Failure::NoRecirculation);
-                };
-                // A bond keeps its own, and what it sends does not depend on the bridge's ports.
-                if recirculation.frozen.bond.is_none() {
-                    self.xcache.push(XcEntry::Recirculation(Arc::clone(recirculation)));
-                }
-                (Some(&*recirculation.frozen), false)
-            }
-            _ => (None, false),
-        };
+        let Some(pass) = self.pass_of(xin) else { return };
+        let frozen = pass.frozen();
         match frozen {
             Some(frozen) if !self.thaw(frozen) => return,
             Some(_) => {}
@@ -246,47 +226,20 @@ impl<'a> Translator<'a> {
             self.output_by_hash(bond);
             return self.tidy_mask();
         }
-        // A translation that paused after its last action searches no table again.
-        let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
-        let list = match (left, xin.actions) {
+        let list = match (pass.actions(), xin.actions) {
             (Some(left), _) => Some(ActionList::frozen(left)),
             (None, Some(actions)) => Some(ActionList::of(actions)),
             (None, None) => None,
         };
-        if frozen.is_none() {
+        let is_first = frozen.is_none();
+        if is_first {
             self.give_ethernet_header();
         }
         if list.is_none() {
             self.search_first_table();
         }
         let rule = self.rule;
-        if frozen.is_none()
-            && let Some(PortConfig { number, attach: Attach::Tunnel(_), .. }) = in_port
-        {
-            self.xcache.extend(bridge.vport_counts.get(number).cloned().map(XcEntry::VportRx));
-        }
-        if frozen.is_none()
-            && let Some(port) = in_port
-            && self.take_for_session(port)
-        {
-            return self.tidy_mask();
-        }
-        if let Some(port) = in_port
-            && self.bridge.mirrors.has_output(port.number)
-        {
-            self.no_output = DropReason::PortNoReceive;
-            return self.error(|| dropped_from_output(port));
-        }
-        // A packet that recirculates was sampled before.
-        if frozen.is_none() {
-            self.begin_sample();
-        }
-        if !self.take_congestion_mark() {
-            self.no_output = DropReason::TunnelEcn;
-            return;
-        }
-        if in_port.is_some_and(|port| port.no_receive || port.down) {
-            self.no_output = DropReason::PortNoReceive;
+        if !self.is_admitted(in_port, is_first) {
             return;
         }
         self.mirror_received();
@@ -310,6 +263,62 @@ impl<'a> Translator<'a> {
         self.tidy_mask();
     }
 
+    /// Which pass of its packet this is. `None` if the state of the pass before is gone or locked.
+    fn pass_of<'x>(&mut self, xin: &XlateIn<'x>) -> Option<Pass<'x>> {
+        if let XlateStart::Paused(frozen, _) = xin.start {
+            return Some(Pass::Resumed(frozen));
+        }
+        let recirc_id = self.number(layout::RECIRC_ID) as u32;
+        if recirc_id == 0 {
+            return Some(Pass::First);
+        }
+        let Some(recirculation) = self.recirculation(recirc_id) else {
+            if !self.is_busy.get() {
+                self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
+                self.fail(Failure::NoRecirculation);
+            }
+            return None;
+        };
+        // A bond keeps its own, and what it sends does not depend on the bridge's ports.
+        if recirculation.frozen.bond.is_none() {
+            self.xcache.push(XcEntry::Recirculation(Arc::clone(&recirculation)));
+        }
+        Some(Pass::Recirculated(recirculation))
+    }
+
+    /// Whether the port that the packet came by lets its rules' actions run: it may belong to a session, be a mirror's, or
+    /// be down. Counts and samples the packet in its first pass.
+    fn is_admitted(&mut self, in_port: Option<&PortConfig>, is_first: bool) -> bool {
+        if is_first && let Some(port) = in_port {
+            if let Attach::Tunnel(_) = port.attach {
+                self.xcache.extend(self.bridge.vport_counts.get(&port.number).cloned().map(XcEntry::VportRx));
+            }
+            if self.take_for_session(port) {
+                self.tidy_mask();
+                return false;
+            }
+        }
+        if let Some(port) = in_port
+            && self.bridge.mirrors.has_output(port.number)
+        {
+            self.no_output = DropReason::PortNoReceive;
+            self.error(|| dropped_from_output(port));
+            return false;
+        }
+        if is_first {
+            self.begin_sample();
+        }
+        if !self.take_congestion_mark() {
+            self.no_output = DropReason::TunnelEcn;
+            return false;
+        }
+        if in_port.is_some_and(|port| port.no_receive || port.down) {
+            self.no_output = DropReason::PortNoReceive;
+            return false;
+        }
+        true
+    }
+
     /// A packet that came without an Ethernet header gets one before rules see it, with zeros for addresses. Its bytes are
     /// counted without it. Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
     fn give_ethernet_header(&mut self) {
@@ -317,37 +326,6 @@ impl<'a> Translator<'a> {
             self.xcache.push(XcEntry::TunnelHeader(-(ETHERNET_SIZE as i16)));
             self.flow.set_bare_type(None);
         }
-    }
-
-    /// Runs the action set, or finishes the freeze that came before it.
-    pub(super) fn end_of_pipeline(&mut self) {
-        if !self.freezing {
-            self.run_action_set();
-        }
-        if self.freezing {
-            self.finish_freezing();
-        }
-    }
-
-    /// Sends a DHCP reply to the LOCAL port as well, whatever the rules say: the switch may get the address by it from
-    /// which it reaches its controllers. As in OVS, other packets do not look at these fields.
-    /// Source: OVS ofproto/in-band.c, `in_band_must_output_to_local_port`.
-    fn deliver_dhcp_reply(&mut self) {
-        const SERVER: u64 = 67;
-        const CLIENT: u64 = 68;
-        let flow = &self.flow;
-        let is_udp = ethertype_of(flow) == ethertype::IPV4 && ip_proto_of(flow) == ip_proto::UDP;
-        let ports = (flow.number(layout::TP_SRC), flow.number(layout::TP_DST));
-        let local = self.bridge.ports.get(&OfPort::LOCAL).and_then(PortConfig::datapath);
-        let is_sent = self.out.iter().any(|action| matches!(action, Action::Output(port) if Some(*port) == local));
-        if !is_udp || ports != (SERVER, CLIENT) || is_sent {
-            return;
-        }
-        for span in [layout::NW_PROTO, layout::TP_SRC, layout::TP_DST, layout::DL_TYPE] {
-            self.wc.get_mut(span).fill(0xff);
-        }
-        self.detail("outputting DHCP packet to local port for in-band control");
-        self.output(OfPort::LOCAL, 0, false);
     }
 
     /// Adds the bits that every translation looks at.
@@ -378,103 +356,6 @@ impl<'a> Translator<'a> {
         self.wc.set_number(layout::TUN_FLAGS, DF_CSUM_KEY);
         if self.is_ip() && self.original.number(layout::TUN_TOS) & ECN == ECN_CE {
             self.look_at(layout::NW_TOS, ECN);
-        }
-    }
-
-    fn finish(&mut self, mask: &mut PacketKey) -> XlateOut {
-        if self.failure.is_none() {
-            self.tidy_mask();
-        }
-        let keys = || XlateTrace { wc: self.wc.clone(), original: self.original.clone(), flow: self.flow.clone() };
-        let trace = self.tracer.is_some().then(|| Box::new(keys()));
-        if let Some(failure) = self.failure {
-            self.tidy_mask();
-            self.out.clear();
-            self.no_output = failure.drop_reason();
-        } else if let Some(Action::Clone(actions)) = self.out.pop_if(|last| matches!(last, Action::Clone(_))) {
-            // A clone at the end of the list needs no copy.
-            self.out.extend_from_slice(&actions);
-        }
-        if self.failure.is_none() {
-            self.complete_sample();
-        }
-        // More actions than an attribute of Netlink holds go to userspace in OVS, too.
-        let is_oversize = self.out_bytes > MAX_BYTES && self.failure.is_none();
-        if is_oversize && self.side_effects {
-            Limit::ActionList.hit();
-        }
-        self.put_datapath_mask(mask);
-        XlateOut {
-            actions: std::mem::take(&mut self.out),
-            trace,
-            xcache: std::mem::take(&mut self.xcache),
-            failure: self.failure,
-            cacheable: self.cacheable && !is_oversize && !self.failure.is_some_and(Failure::is_passing),
-            is_slow: self.is_slow || is_oversize,
-            is_bfd: self.is_bfd,
-            is_lacp: self.is_lacp,
-            no_output: self.no_output,
-            is_busy: self.is_busy.get(),
-        }
-    }
-
-    /// Removes bits from the mask that packets do not have, or that this packet did not have.
-    fn tidy_mask(&mut self) {
-        use layout::*;
-        let wc = &mut *self.wc;
-        wc.lines[REGS.line()] = sluice_flow::Line::ZERO;
-        [METADATA, ACTSET_OUTPUT, CONJ_ID].into_iter().for_each(|span| wc.get_mut(span).fill(0));
-        let is_icmp = match ethertype_of(self.flow) {
-            ethertype::IPV4 => ip_proto_of(self.flow) == ip_proto::ICMP,
-            ethertype::IPV6 => ip_proto_of(self.flow) == ip_proto::ICMPV6,
-            _ => false,
-        };
-        if is_icmp {
-            [TP_SRC, TP_DST].into_iter().for_each(|span| wc.set_number(span, wc.number(span) & 0xff));
-        }
-        for i in 0..tags::MAX_TAGS {
-            if tags::tag(wc, i).tci != 0 {
-                tags::look_at_tci(wc, i, tags::CFI);
-            }
-        }
-        if self.flow.number(NW_FRAG) & 2 != 0 {
-            [TP_SRC, TP_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
-        }
-        if !is_mpls(self.original) {
-            (0..tags::MAX_LABELS).for_each(|i| tags::set_label(wc, i, 0));
-        }
-        for i in 0..tags::MAX_TAGS {
-            if !ethertype::is_vlan(tags::tag(self.original, i).tpid) {
-                tags::set_tag(wc, i, tags::Tag::default());
-            }
-        }
-        if !self.original.has_tunnel() {
-            Tunnel::NONE.put(wc);
-        } else if !wc.tun_metadata.is_none()
-            && let Some(bridge) = self.state.bridge(self.ingress.0)
-        {
-            bridge.tunnel_options.complete(&mut wc.tun_metadata);
-        }
-        if self.original.bare_type().is_some() {
-            [DL_SRC, DL_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
-        }
-    }
-
-    /// Writes the mask for the datapath. It always tells whether there are tags: actions of a translation without tags would
-    /// do the wrong thing to a packet with one. The bits of the outer tag are those that OVS's datapath adds; that of
-    /// the inner tag is added only here. Tags behind the limit are in no packet's key.
-    fn put_datapath_mask(&mut self, mask: &mut PacketKey) {
-        let wc = &mut *self.wc;
-        if tags::tag(wc, 0).tci == 0 {
-            tags::look_at_tci(wc, 0, tags::VID | tags::CFI);
-        }
-        if u64::from(tags::tag(self.original, 0).tci) & tags::CFI != 0 {
-            tags::look_at_tci(wc, 1, tags::CFI);
-        }
-        tags::cut(wc, self.state.vlan_limit);
-        wc.copy_packet_mask(mask);
-        if let Some(options) = self.options_mask() {
-            mask.put_options_mask(&options);
         }
     }
 
