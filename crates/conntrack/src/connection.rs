@@ -4,16 +4,15 @@ use crate::limits::Admission;
 use crate::states::{ConnState, CtUpdate, SETTLED};
 use crate::timeouts::{Timeout, ZoneTimeouts};
 use crate::tuple::Tuple;
-use parking_lot::{Mutex, MutexGuard};
-use sluice_action::ct::Helper;
-use sluice_action::ct::NatTarget;
+use parking_lot::Mutex;
+use sluice_action::ct::{Helper, Masked, NatTarget};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A connection. Its constant part is read without a lock. The rest is behind a lock that is contended only when both
+/// A connection. Its constant part is read without a lock. The rest is behind locks that are contended only when both
 /// directions have a packet at the same moment.
 ///
-/// Shape: what every packet touches is in the first cache line. Packets of a settled connection touch nothing else.
+/// Shape: what packets touch that neither have nor get a mark or a label is in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Connection {
@@ -28,7 +27,7 @@ pub(crate) struct Connection {
     is_marked: AtomicBool,
     /// It has a parent.
     pub is_related: bool,
-    mutable: Mutex<Mutable>,
+    state: Mutex<ConnState>,
     /// The first packet's tuple, before NAT.
     pub original: Tuple,
     /// The tuple of packets the other way, before their NAT is undone.
@@ -39,18 +38,18 @@ pub(crate) struct Connection {
     pub nat: Option<NatTarget>,
     pub helper: Option<Helper>,
     pub admission: Admission,
+    marks: Mutex<Marks>,
+    /// By how much a helper has lengthened one direction's data.
+    skew: Mutex<Skew>,
 }
 
-const _: () = assert!(std::mem::offset_of!(Connection, mutable) < 64);
+const _: () = assert!(std::mem::offset_of!(Connection, state) + size_of::<Mutex<ConnState>>() <= 64);
 
-/// The part that packets change.
-#[derive(Debug)]
-pub(crate) struct Mutable {
-    pub mark: u32,
-    pub label: u128,
-    pub state: ConnState,
-    /// By how much a helper has lengthened one direction's data.
-    pub skew: Skew,
+/// Mark and label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks {
+    mark: u32,
+    label: u128,
 }
 
 /// TCP sequence numbers of one direction are this many bytes ahead.
@@ -79,7 +78,6 @@ pub(crate) struct NewConnection {
 impl Connection {
     pub fn new(from: NewConnection, now_ms: u64) -> Self {
         let expires_ms = now_ms + from.timeouts.ms(from.timeout);
-        let mutable = Mutable { mark: from.mark, label: from.label, state: from.state, skew: Skew::default() };
         Connection {
             original: from.original,
             reply: from.reply,
@@ -93,24 +91,36 @@ impl Connection {
             is_removed: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             is_marked: AtomicBool::new(from.mark != 0 || from.label != 0),
-            mutable: Mutex::new(mutable),
+            state: Mutex::new(from.state),
+            marks: Mutex::new(Marks { mark: from.mark, label: from.label }),
+            skew: Mutex::default(),
         }
     }
 
-    /// Locks its changing part.
-    #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, Mutable> {
-        self.mutable.lock()
+    /// Its state at this moment.
+    pub fn state(&self) -> ConnState {
+        *self.state.lock()
     }
 
-    /// Moves state and expiry on for a packet. `mutable` is this connection's own.
+    /// By how much a helper has lengthened one direction's data.
+    pub fn skew(&self) -> Skew {
+        *self.skew.lock()
+    }
+
+    /// Says by how much a helper has lengthened one direction's data.
+    pub fn set_skew(&self, skew: Skew) {
+        *self.skew.lock() = skew;
+    }
+
+    /// Moves state and expiry on for a packet.
     #[inline]
-    pub fn update(&self, mutable: &mut Mutable, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> CtUpdate {
-        let step = mutable.state.update(l4, reply, check_seq);
+    pub fn update(&self, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> CtUpdate {
+        let mut state = self.state.lock();
+        let step = state.update(l4, reply, check_seq);
         if let CtUpdate::Valid(Some(timeout)) | CtUpdate::ValidNew(timeout) = step {
             self.prolong(timeout, now_ms);
         }
-        if mutable.state.settled().is_some() && !self.is_settled.load(Ordering::Relaxed) {
+        if state.settled().is_some() && !self.is_settled.load(Ordering::Relaxed) {
             self.is_settled.store(true, Ordering::Relaxed);
         }
         step
@@ -131,13 +141,22 @@ impl Connection {
         if !self.is_marked.load(Ordering::Acquire) {
             return (0, 0);
         }
-        let mutable = self.lock();
-        (mutable.mark, mutable.label)
+        let Marks { mark, label } = *self.marks.lock();
+        (mark, label)
     }
 
-    /// Records that it has, or will have, a mark or a label. Called under the lock.
-    pub fn note_marked(&self) {
+    /// Changes mark and label as requested, and returns them.
+    pub fn set_marks(&self, mark: Option<Masked<u32>>, label: Option<Masked<u128>>) -> (u32, u128) {
+        let mut marks = self.marks.lock();
+        // Under the lock: who sees it waits for what follows.
         self.is_marked.store(true, Ordering::Release);
+        if let Some(Masked { value, mask }) = mark {
+            marks.mark = value | marks.mark & !mask;
+        }
+        if let Some(Masked { value, mask }) = label {
+            marks.label = value | marks.label & !mask;
+        }
+        (marks.mark, marks.label)
     }
 
     /// Sets its expiry to the timeout from now.

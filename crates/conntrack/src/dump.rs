@@ -109,8 +109,7 @@ impl Filter {
 
 impl ConnEntry {
     pub(crate) fn of(connection: &Connection, now_ms: u64) -> ConnEntry {
-        let mutable = connection.lock();
-        let tcp = match &mutable.state {
+        let tcp = match connection.state() {
             ConnState::Tcp(tcp) => Some(TcpInfo {
                 states: tcp.peers.map(|peer| peer.state),
                 scales: tcp.peers.map(|peer| peer.scale.bits()),
@@ -119,12 +118,13 @@ impl ConnEntry {
             }),
             _ => None,
         };
+        let (mark, label) = connection.marks();
         ConnEntry {
             original: connection.original,
             reply: connection.reply,
             parent: connection.parent.as_deref().copied(),
-            mark: mutable.mark,
-            label: mutable.label,
+            mark,
+            label,
             timeout_s: connection.expires_ms().saturating_sub(now_ms) / 1000,
             tcp: tcp.filter(|_| connection.original.proto == ip_proto::TCP),
             helper: connection.helper,

@@ -114,18 +114,15 @@ pub(crate) fn read(ctx: &mut CtContext<'_>, connection: &Connection, expectation
         return;
     };
     let reply = ctx.state() & ct_state::REPLY != 0;
-    let (skew, inherited) = {
-        let mutable = connection.lock();
-        (mutable.skew, (mutable.mark, mutable.label))
-    };
-    expectations.add(announced.port, connection, reply, inherited);
+    let skew = connection.skew();
+    expectations.add(announced.port, connection, reply, connection.marks());
     if ctx.request.nat.is_none() {
         return;
     }
     let grown = translate(ctx, connection, &announced);
     shift(ctx.packet, &ctx.conn_key, skew, ctx.reply);
     if grown != 0 {
-        connection.lock().skew = Skew { bytes: skew.bytes.wrapping_add(grown), in_reply: ctx.reply };
+        connection.set_skew(Skew { bytes: skew.bytes.wrapping_add(grown), in_reply: ctx.reply });
     }
 }
 

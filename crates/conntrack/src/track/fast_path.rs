@@ -152,8 +152,7 @@ impl Conntrack {
         outcome
     }
 
-    /// Tracks a packet of a cached connection that no application-level gateway reads, under one hold of the
-    /// connection's lock. `None` if the packet needs the slow path, which gives every packet the same result.
+    /// Tracks a packet of a cached connection that no application-level gateway reads. `None` if the packet needs the slow path, which gives every packet the same result.
     #[inline]
     fn track_cached(&self, ctx: &mut CtContext<'_>, connection: &Connection) -> Option<CtOutcome> {
         let request = ctx.request;
@@ -161,9 +160,8 @@ impl Conntrack {
         if request.force || ctx.control.is_some() || ctx.conn_key.related || before & ct_state::NAT != 0 {
             return None;
         }
-        let mut mutable = connection.lock();
         let l4 = &ctx.packet.bytes()[ctx.conn_key.l4..ctx.conn_key.end];
-        let update = connection.update(&mut mutable, l4, ctx.reply, self.checks_tcp_seq(), ctx.input.now_ms);
+        let update = connection.update(l4, ctx.reply, self.checks_tcp_seq(), ctx.input.now_ms);
         let state = match update {
             CtUpdate::Valid(_) => {
                 let reply = if ctx.reply { ct_state::REPLY } else { 0 };
@@ -182,9 +180,7 @@ impl Conntrack {
             translate(ctx, connection);
         }
         ctx.set_state(ctx.state() | ct_state::TRACKED);
-        set_mark_and_label(&mut mutable, request, connection);
-        let (mark, label) = (mutable.mark, mutable.label);
-        drop(mutable);
+        let (mark, label) = set_mark_and_label(request, connection);
         let original = connection.parent.as_deref().unwrap_or(&connection.original);
         key_fields::write_all(ctx.key, request.zone, mark, label, original);
         // On an earlier pass a helper may have made the packet invalid; it stays invalid.

@@ -155,9 +155,8 @@ impl Conntrack {
     ) -> Result<(), Diverged<'c>> {
         let connection = &*conn_ref.0;
         let settled = if l4.is_tcp { None } else { connection.update_settled(now_ms) };
-        let update = settled.unwrap_or_else(|| {
-            connection.update(&mut connection.lock(), l4.bytes, expected.reply, self.checks_tcp_seq(), now_ms)
-        });
+        let update =
+            settled.unwrap_or_else(|| connection.update(l4.bytes, expected.reply, self.checks_tcp_seq(), now_ms));
         let related = if connection.is_related { ct_state::RELATED } else { 0 };
         let reply = if expected.reply { ct_state::REPLY } else { 0 };
         let state = ct_state::TRACKED

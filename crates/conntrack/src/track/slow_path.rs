@@ -2,7 +2,7 @@
 
 use super::Conntrack;
 use crate::conn_key::ConnKey;
-use crate::connection::{Connection, Mutable};
+use crate::connection::Connection;
 use crate::expectation::Expectation;
 use crate::ftp;
 use crate::key_fields::{self, ct_state};
@@ -133,10 +133,7 @@ impl Conntrack {
         if connection.parent.is_some() {
             state |= ct_state::RELATED;
         }
-        let mut mutable = connection.lock();
-        let step = connection.update(&mut mutable, ctx.l4(), ctx.reply, self.checks_tcp_seq(), ctx.input.now_ms);
-        drop(mutable);
-        match step {
+        match connection.update(ctx.l4(), ctx.reply, self.checks_tcp_seq(), ctx.input.now_ms) {
             CtUpdate::Valid(_) => ctx.set_state((state | ct_state::ESTABLISHED | reply) & !ct_state::NEW),
             CtUpdate::ValidNew(_) => ctx.set_state(state | ct_state::NEW),
             CtUpdate::Invalid => ctx.set_state(ct_state::INVALID),
@@ -152,7 +149,7 @@ impl Conntrack {
     /// As `update`, for a control connection whose sequence numbers a helper has shifted: the state follows the numbers
     /// of the end that sent them.
     fn update_with_helper(&self, ctx: &mut CtContext<'_>, connection: &Connection) -> bool {
-        let skew = connection.lock().skew;
+        let skew = connection.skew();
         if ctx.control != Some(Helper::Ftp) || skew.bytes == 0 || ctx.request.nat.is_none() {
             return self.update(ctx, connection);
         }
@@ -177,11 +174,7 @@ impl Conntrack {
         match ctx.control {
             Some(Helper::Ftp) => ftp::read(ctx, connection, &self.expectations),
             Some(Helper::Tftp) => {
-                let inherited = {
-                    let mutable = connection.lock();
-                    (mutable.mark, mutable.label)
-                };
-                self.expectations.add(connection.original.src.port, connection, reply, inherited);
+                self.expectations.add(connection.original.src.port, connection, reply, connection.marks());
             }
             None => {}
         }
@@ -222,11 +215,7 @@ fn write(ctx: &mut CtContext<'_>, connection: Option<&Arc<Connection>>, expected
     let zone = ctx.request.zone;
     match (connection, expected) {
         (Some(connection), _) => {
-            let (mark, label) = {
-                let mut mutable = connection.lock();
-                set_mark_and_label(&mut mutable, ctx.request, connection);
-                (mutable.mark, mutable.label)
-            };
+            let (mark, label) = set_mark_and_label(ctx.request, connection);
             key_fields::write(ctx.key, zone, mark, label);
             key_fields::write_original(ctx.key, Some(connection.parent.as_deref().unwrap_or(&connection.original)));
         }
@@ -241,21 +230,14 @@ fn write(ctx: &mut CtContext<'_>, connection: Option<&Arc<Connection>>, expected
     }
 }
 
-/// Sets mark and label as requested; a data connection keeps those of its control connection.
+/// Sets mark and label as requested, and returns them; a data connection keeps those of its control connection.
 #[inline]
-pub(super) fn set_mark_and_label(mutable: &mut Mutable, request: &Ct, connection: &Connection) {
-    if connection.parent.is_some() {
-        return;
-    }
-    if request.mark.is_none() && request.label.is_none() {
-        return;
-    }
-    connection.note_marked();
-    if let Some(mark) = request.mark {
-        mutable.mark = mark.value | mutable.mark & !mark.mask;
-    }
-    if let Some(label) = request.label {
-        mutable.label = label.value | mutable.label & !label.mask;
+pub(super) fn set_mark_and_label(request: &Ct, connection: &Connection) -> (u32, u128) {
+    let is_asked = request.mark.is_some() || request.label.is_some();
+    if is_asked && connection.parent.is_none() {
+        connection.set_marks(request.mark, request.label)
+    } else {
+        connection.marks()
     }
 }
 
@@ -264,7 +246,6 @@ pub(super) fn track_again(ctx: &mut CtContext<'_>, connection: &Connection) {
     if ctx.request.nat.is_some() {
         translate(ctx, connection);
     }
-    let mut mutable = connection.lock();
-    set_mark_and_label(&mut mutable, ctx.request, connection);
-    key_fields::write(ctx.key, ctx.request.zone, mutable.mark, mutable.label);
+    let (mark, label) = set_mark_and_label(ctx.request, connection);
+    key_fields::write(ctx.key, ctx.request.zone, mark, label);
 }
