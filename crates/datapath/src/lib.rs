@@ -1,6 +1,6 @@
 //! The datapath: PMDs that poll, look up and act, and the walk a packet takes through them.
 //!
-//! [`Datapath`] is what control threads hold. `pmd.rs` is the loop of a PMD and `walk.rs` the walk of its packets, one
+//! [`Datapath`] is what control threads hold. `pmd` is the loop of a PMD and `walk.rs` the walk of its packets, one
 //! call a stage: `parse`, `lookup`, `upcall`, `act` with `execute`, and `tx`. The packets under way are a [`batch`],
 //! and all stages share a [`context`].
 //!
