@@ -4,10 +4,6 @@ use crate::settings::{Level, Settings};
 use sluice_flow_cache::{Distributor, DistributorTable, Emc, Smc};
 use sluice_simd::hash::splitmix64;
 
-/// The most flows that each PMD's signature match cache can hold, in 128 MiB. It begins with a million, as in OVS
-/// (SMC_ENTRIES), and doubles when flows evict each other.
-pub(crate) const SMC_ENTRIES: usize = 1 << 24;
-
 /// Caches on their way to a PMD or back; `None` for a cache that stays as it is.
 pub(crate) struct Caches {
     pub emc: Option<Emc>,
@@ -44,7 +40,7 @@ fn emc(settings: &Settings, seed: &mut u64) -> Emc {
 }
 
 fn smc(settings: &Settings) -> Smc {
-    let mut smc = Smc::new(settings.smc_entries.unwrap_or(SMC_ENTRIES));
+    let mut smc = Smc::new(settings.smc_entries);
     smc.set_on(settings.smc != Level::Off);
     smc
 }

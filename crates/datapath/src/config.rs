@@ -133,11 +133,11 @@ impl Config {
 
 /// Whether these settings are valid.
 pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
-    let value = settings.emc_entries;
-    if !CACHE_ENTRIES_ALLOWED.contains(&value) {
-        return Err(DatapathError::Config { what: "emc-entries", value, expected: CACHE_ENTRIES_EXPECTED });
+    let sizes = [("emc-entries", settings.emc_entries), ("smc-entries", settings.smc_entries)];
+    match sizes.into_iter().find(|(_, value)| !CACHE_ENTRIES_ALLOWED.contains(value)) {
+        Some((what, value)) => Err(DatapathError::Config { what, value, expected: CACHE_ENTRIES_EXPECTED }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Why the datapath could not do what it was asked to.

@@ -2,7 +2,7 @@
 
 use crate::arm::{Arm, EmcInsert};
 use crate::batch::Batch;
-use crate::caches::{Caches, SMC_ENTRIES};
+use crate::caches::Caches;
 use crate::context::Context;
 use crate::emc_insert::AdaptiveInsert;
 use crate::emc_recirc::{Candidates, EmcRecirc, Gate};
@@ -40,7 +40,7 @@ impl Levels {
         let mut levels = Levels {
             secret: secret.clone(),
             emc: Emc::new(0, 1, 0),
-            smc: Smc::new(SMC_ENTRIES),
+            smc: Smc::new(settings.smc_entries),
             distributor: Distributor::new(None, 0),
             subtables: Subtables::new(secret),
             arm: Arm::BARE,

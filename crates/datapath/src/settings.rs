@@ -42,8 +42,9 @@ pub struct Settings {
     pub emc: Level,
     /// Signature match cache.
     pub smc: Level,
-    /// The most flows that the signature match cache holds; `None`: as many as `caches.rs` says. For tests: no key sets it.
-    pub smc_entries: Option<usize>,
+    /// The most flows that the signature match cache holds, 1 to 2^28; it begins with 2^20 if it may, and doubles when flows
+    /// evict each other.
+    pub smc_entries: usize,
     /// Cuckoo distributor.
     pub distributor: Level,
     /// What the distributor keeps its hints in; `None`: the autopilot decides.
@@ -91,6 +92,8 @@ pub enum SettingError {
 
 /// Entries of the exact match cache by default. Source: OVS, EM_FLOW_HASH_SHIFT.
 const EMC_ENTRIES: usize = 8192;
+/// The most flows of the signature match cache by default, in 128 MiB.
+const SMC_ENTRIES: usize = 1 << 24;
 /// The occupancy above which packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the patch that `emc_recirc.rs` names.
 pub(crate) const EMC_RECIRC_THRESHOLD: u8 = 50;
 /// The entries that a cache may be told to have.
@@ -105,7 +108,7 @@ impl Default for Settings {
             smc: Level::Auto,
             distributor: Level::Auto,
             distributor_table: None,
-            smc_entries: None,
+            smc_entries: SMC_ENTRIES,
             distributor_entries: None,
             distributor_vector: None,
             search: SubtableSearch { prunes: true, ranks: true },
@@ -135,6 +138,7 @@ impl Settings {
         "emc-insert-inv-prob",
         "emc-recirc",
         "emc-recirc-threshold",
+        "smc-entries",
         "composed",
     ];
 
@@ -144,7 +148,7 @@ impl Settings {
         smc: Level::Off,
         distributor: Level::Off,
         distributor_table: Some(DistributorTable::Own),
-        smc_entries: None,
+        smc_entries: SMC_ENTRIES,
         distributor_entries: None,
         distributor_vector: None,
         search: SubtableSearch { prunes: true, ranks: true },
@@ -172,10 +176,9 @@ impl Settings {
                 self.distributor_table = or_auto(value, table).ok_or_else(|| wrong("distributor-table", expected))?;
             }
             "distributor-entries" => {
-                let entries = value.parse().ok().filter(|n| CACHE_ENTRIES_ALLOWED.contains(n));
                 let expected = "\"auto\" or a number from 1 to 268435456";
                 self.distributor_entries =
-                    or_auto(value, entries).ok_or_else(|| wrong("distributor-entries", expected))?;
+                    or_auto(value, entries(value)).ok_or_else(|| wrong("distributor-entries", expected))?;
             }
             "distributor-vector" if value == "auto" => self.distributor_vector = None,
             "distributor-vector" => self.distributor_vector = Some(Isa::named(value)?),
@@ -188,8 +191,10 @@ impl Settings {
             "vector" if value == "auto" => self.vector = Isa::best(),
             "vector" => self.vector = Isa::named(value)?,
             "emc-entries" => {
-                let entries = value.parse().ok().filter(|n| CACHE_ENTRIES_ALLOWED.contains(n));
-                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", CACHE_ENTRIES_EXPECTED))?;
+                self.emc_entries = entries(value).ok_or_else(|| wrong("emc-entries", CACHE_ENTRIES_EXPECTED))?
+            }
+            "smc-entries" => {
+                self.smc_entries = entries(value).ok_or_else(|| wrong("smc-entries", CACHE_ENTRIES_EXPECTED))?
             }
             "emc-insert-inv-prob" => {
                 let expected = "\"auto\", \"adaptive\" or a whole number from 0 to 4294967295";
@@ -212,7 +217,7 @@ impl Settings {
     }
 
     /// Every setting with its value as text, in the order of [`Settings::KEYS`].
-    pub fn values(&self) -> [(&'static str, String); 14] {
+    pub fn values(&self) -> [(&'static str, String); Self::KEYS.len()] {
         let values = [
             self.emc.to_string(),
             self.smc.to_string(),
@@ -227,6 +232,7 @@ impl Settings {
             self.emc_insert_inv_prob.to_string(),
             self.emc_recirc.map_or(AUTO.to_owned(), |policy| policy.to_string()),
             self.emc_recirc_threshold.to_string(),
+            self.smc_entries.to_string(),
             self.composed.to_string(),
         ];
         let mut keys = Self::KEYS.iter();
@@ -243,6 +249,11 @@ const AUTO: &str = "auto";
 const SUBTABLE_PRUNING: &str = "subtable-pruning";
 const SUBTABLE_RANKING: &str = "subtable-ranking";
 const ON_OR_OFF: &str = "\"on\" or \"off\"";
+
+/// How many entries a cache is to have.
+fn entries(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|n| CACHE_ENTRIES_ALLOWED.contains(n))
+}
 
 /// The value itself, or nothing for "auto"; `None` if it is neither.
 fn or_auto<T>(text: &str, value: Option<T>) -> Option<Option<T>> {
@@ -327,6 +338,7 @@ mod tests {
             ("emc-insert-inv-prob", "adaptive"),
             ("emc-recirc", "rss-all"),
             ("emc-recirc-threshold", "30"),
+            ("smc-entries", "4096"),
             ("composed", "on"),
         ];
         told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
@@ -346,6 +358,7 @@ mod tests {
             ("distributor-table", "x", "distributor-table: \"x\"; expected \"auto\", \"own\""),
             ("vector", "mmx", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
             ("emc-entries", "0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
+            ("smc-entries", "268435457", "smc-entries: \"268435457\"; expected a number from 1 to 268435456"),
             ("emc-recirc", "never", "emc-recirc: \"never\"; expected \"auto\", \"always\", \"threshold\""),
             (
                 "emc-insert-inv-prob",

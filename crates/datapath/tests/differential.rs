@@ -417,7 +417,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             distributor,
             distributor_table,
             // Both are small, or as usual.
-            smc_entries: distributor_entries,
+            smc_entries: distributor_entries.unwrap_or(Settings::default().smc_entries),
             distributor_entries,
             distributor_vector: Some(vector),
             search,

@@ -75,6 +75,7 @@ fn meaning(key: &str, value: &str) -> String {
             "packets of some flows use it in every pass, by their hash; how many adapts".into()
         }
         ("emc-recirc-threshold", n) => format!("these policies keep packets away while it is over {n} % full"),
+        ("smc-entries", n) => format!("each PMD's signature match cache grows to {n} flows"),
         ("composed", "auto") => "one lookup for all passes of a tracked packet: asked where it helps".into(),
         ("composed", "on") => "one lookup for all passes of a tracked packet: always asked".into(),
         ("composed", _) => "a lookup for each pass of a tracked packet".into(),
@@ -107,6 +108,7 @@ emc-entries          8192       entries of each PMD's exact match cache
 emc-insert-inv-prob  7          it takes one candidate in 7
 emc-recirc           auto       which recirculated packets use it is chosen by measurement
 emc-recirc-threshold 50         these policies keep packets away while it is over 50 % full
+smc-entries          16777216   each PMD's signature match cache grows to 16777216 flows
 composed             auto       one lookup for all passes of a tracked packet: asked where it helps
 ";
         assert_eq!(show(&settings), expected);

@@ -202,6 +202,7 @@ impl Datapath {
             ("emc-recirc", &self.emc_recirc),
             ("emc-recirc-threshold", &self.emc_recirc_threshold.to_string()),
             ("emc-entries", &self.emc_entries.to_string()),
+            ("smc-entries", &self.smc_entries.to_string()),
             ("emc-insert-inv-prob", &insert_inv_prob),
         ] {
             settings.set(key, value).map_err(|error| {

@@ -148,6 +148,8 @@ pub struct Datapath {
     pub emc_recirc: String,
     /// The occupancy above which they are kept away, percent.
     pub emc_recirc_threshold: u8,
+    /// The most flows that the signature match cache holds.
+    pub smc_entries: u32,
     /// Composed entries.
     #[serde(deserialize_with = "value::level")]
     pub composed: Level,
@@ -239,6 +241,7 @@ impl Default for Datapath {
             emc_insert_inv_prob: AutoOr::Auto,
             emc_recirc: "auto".into(),
             emc_recirc_threshold: 50,
+            smc_entries: 1 << 24,
             composed: Level::Auto,
             distributor_table: "auto".into(),
             distributor_entries: AutoOr::Auto,

@@ -90,6 +90,7 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("distributor-table = \"bloom\"", "distributor-table: \"bloom\"; expected \"auto\", \"own\", \"ht\" or \"vbf\""),
     ("vector = \"mmx\"", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
     ("emc-entries = 0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
+    ("smc-entries = 0", "smc-entries: \"0\"; expected a number from 1 to 268435456"),
     ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
     ("emc-recirc-threshold = 101", "emc-recirc-threshold: \"101\"; expected a number from 0 to 100"),
     ("distributor-entries = 0", "distributor-entries: \"0\"; expected \"auto\" or a number from 1 to 268435456"),
