@@ -107,7 +107,7 @@ pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Conn
 /// Range of L4 header and payload, and the protocol, of a valid TCP or UDP packet over untagged IPv4 without options;
 /// `None` for all other packets, and wherever [`read`] returns `None`.
 #[inline]
-pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+pub(crate) fn plain_l4_range_v4(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     const L3: usize = ETHERNET_SIZE;
     const L4: usize = L3 + IPV4_SIZE;
 
@@ -133,6 +133,31 @@ pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
         && lengths_fit(l4, header[9])
         && (is_sum_free || checksum::finish(pseudo() + checksum::native_sum(l4)) == 0);
     is_sound.then_some((L4..L3 + total, header[9]))
+}
+
+/// The same over untagged IPv6 without extension headers.
+#[inline]
+pub(crate) fn plain_l4_range_v6(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+    const L3: usize = ETHERNET_SIZE;
+    const L4: usize = L3 + IPV6_SIZE;
+
+    let start = bytes.first_chunk::<{ L4 + UDP_SIZE }>()?;
+    let size = [start[L3 + 4], start[L3 + 5]];
+    let total = usize::from(u16::from_be_bytes(size));
+    let padding = (bytes.len() - L4).wrapping_sub(total);
+    let is_ipv6 = start[L3 - 2..L3] == ethertype::IPV6.to_be_bytes();
+    let proto = start[L3 + 6];
+    if !is_ipv6 || !matches!(proto, ip_proto::UDP | ip_proto::TCP) || padding > usize::from(u16::MAX) {
+        return None;
+    }
+    let l4 = &bytes[L4..L4 + total];
+    let has_ports = start[L4..L4 + 2] != [0, 0] && start[L4 + 2..L4 + 4] != [0, 0];
+    if !has_ports || !lengths_fit(l4, proto) {
+        return None;
+    }
+    // The pseudo header: both addresses, protocol, and the size of what the checksum covers, which is never absent.
+    let pseudo = checksum::native_sum(&start[L3 + 8..L4]) + checksum::native_sum(&[0, proto, size[0], size[1]]);
+    (checksum::finish(pseudo + checksum::native_sum(l4)) == 0).then_some((L4..L4 + total, proto))
 }
 
 /// The tuple of an IP header, without ports.
@@ -236,53 +261,61 @@ mod tests {
     use proptest::prelude::*;
     use sluice_testkit::plain_checksum::internet;
 
-    const L4: usize = ETHERNET_SIZE + IPV4_SIZE;
-
-    /// TCP or UDP over IPv4 with a payload of `payload` and `padding` behind it, its checksums right.
-    fn packet(proto: u8, payload: &[u8], padding: usize) -> Vec<u8> {
+    /// TCP or UDP with a payload of `payload` and `padding` behind it, its checksums right.
+    fn packet(v6: bool, proto: u8, payload: &[u8], padding: usize) -> Vec<u8> {
         let mut l4 = vec![0x12, 0x34, 0, 80];
         match proto {
             ip_proto::TCP => l4.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]),
             _ => l4.extend([0, (UDP_SIZE + payload.len()) as u8, 0, 0]),
         }
         l4.extend(payload);
-        let addresses = [10, 0, 0, 1, 10, 0, 0, 2];
+        let addresses = if v6 { (0..32).collect() } else { vec![10, 0, 0, 1, 10, 0, 0, 2] };
         let pseudo = [&addresses[..], &[0, proto, 0, l4.len() as u8], &l4].concat();
         let at = if proto == ip_proto::TCP { 16 } else { 6 };
         l4[at..at + 2].copy_from_slice(&internet(&pseudo).to_be_bytes());
-        let mut ip = vec![0x45, 0, 0, (IPV4_SIZE + l4.len()) as u8, 0, 0, 0, 0, 64, proto, 0, 0];
+        let mut ip = match v6 {
+            true => vec![0x60, 0, 0, 0, 0, l4.len() as u8, proto, 64],
+            false => vec![0x45, 0, 0, (IPV4_SIZE + l4.len()) as u8, 0, 0, 0, 0, 64, proto, 0, 0],
+        };
         ip.extend(addresses);
-        let sum = internet(&ip).to_be_bytes();
-        ip[10..12].copy_from_slice(&sum);
-        [vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip, l4, vec![0; padding]].concat()
+        if !v6 {
+            let sum = internet(&ip).to_be_bytes();
+            ip[10..12].copy_from_slice(&sum);
+        }
+        let ethertype = if v6 { ethertype::IPV6 } else { ethertype::IPV4 }.to_be_bytes().to_vec();
+        [vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], ethertype, ip, l4, vec![0; padding]].concat()
     }
 
     proptest! {
-        /// The short way against the long one: whole packets, and those of which a byte is another, whose IP checksum may
+        /// The short ways against the long one: whole packets, and those of which a byte is another, whose IP checksum may
         /// be mended and whose UDP checksum may be absent.
         #[test]
         fn plain_packets_are_those_that_are_read(
             (tcp, payload, padding) in (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), 0..7usize),
-            change in prop::option::of((12..L4 + 21, any::<u8>())), (mends, has_no_sum) in any::<(bool, bool)>(),
+            change in prop::option::of((12..ETHERNET_SIZE + IPV6_SIZE + 21, any::<u8>())),
+            (v6, mends, has_no_sum) in any::<(bool, bool, bool)>(),
         ) {
-            let mut bytes = packet(if tcp { ip_proto::TCP } else { ip_proto::UDP }, &payload, padding);
+            let mut bytes = packet(v6, if tcp { ip_proto::TCP } else { ip_proto::UDP }, &payload, padding);
             if let Some((at, byte)) = change && at < bytes.len() {
                 bytes[at] = byte;
             }
-            if mends {
+            let l4 = ETHERNET_SIZE + if v6 { IPV6_SIZE } else { IPV4_SIZE };
+            if mends && !v6 {
                 bytes[ETHERNET_SIZE + 10..ETHERNET_SIZE + 12].fill(0);
-                let sum = internet(&bytes[ETHERNET_SIZE..L4]).to_be_bytes();
+                let sum = internet(&bytes[ETHERNET_SIZE..l4]).to_be_bytes();
                 bytes[ETHERNET_SIZE + 10..ETHERNET_SIZE + 12].copy_from_slice(&sum);
             }
             if has_no_sum && !tcp {
-                bytes[L4 + 6..L4 + 8].fill(0);
+                bytes[l4 + 6..l4 + 8].fill(0);
             }
-            let plain = plain_l4_range(&bytes);
-            let read = read(&bytes, 0, Checksums::Unknown).filter(|key| key.l4 == L4 && !key.tuple.v6);
-            let is_plain = |key: &ConnKey| matches!(key.tuple.proto, ip_proto::TCP | ip_proto::UDP);
-            let want = read.filter(is_plain).map(|key| (key.l4..key.end, key.tuple.proto));
-            prop_assert_eq!(&plain, &want);
-            prop_assert!(change.is_some() || plain.is_some());
+            for (plain, is_v6) in [(plain_l4_range_v4(&bytes), false), (plain_l4_range_v6(&bytes), true)] {
+                let l4 = ETHERNET_SIZE + if is_v6 { IPV6_SIZE } else { IPV4_SIZE };
+                let read = read(&bytes, 0, Checksums::Unknown).filter(|key| key.l4 == l4 && key.tuple.v6 == is_v6);
+                let is_plain = |key: &ConnKey| matches!(key.tuple.proto, ip_proto::TCP | ip_proto::UDP);
+                let want = read.filter(is_plain).map(|key| (key.l4..key.end, key.tuple.proto));
+                prop_assert_eq!(&plain, &want);
+                prop_assert!(change.is_some() || is_v6 != v6 || has_no_sum && !tcp || plain.is_some());
+            }
         }
     }
 }

@@ -63,6 +63,15 @@ const RULES: &[&str] = &[
     "table=2,priority=10,ct_state=+est+trk,ip,in_port=1,actions=output:2",
     "table=2,priority=10,ct_state=+est+trk,ip,in_port=2,actions=output:1",
     "table=2,priority=20,ct_state=+est+trk,ip,tun_src=10.200.0.12,actions=output:4",
+    "table=0,priority=10,ct_state=-trk,ipv6,actions=ct(table=1)",
+    "table=1,priority=10,ct_state=+new+trk,ipv6,in_port=1,actions=ct(commit),output:2",
+    "table=1,priority=10,ct_state=+est+trk,ipv6,in_port=1,actions=output:2",
+    "table=1,priority=10,ct_state=+est+trk,ipv6,in_port=2,actions=output:1",
+    "table=1,priority=20,ct_state=+est+trk,udp6,tun_id=5,actions=output:3",
+    "table=1,priority=30,ct_state=+est+trk,ipv6,ipv6_src=::1/::1,actions=output:4",
+    "table=1,priority=41,ct_state=+est-rpl+trk,ipv6,actions=ct(table=2,zone=9)",
+    "table=2,priority=10,ct_state=+new+trk,ipv6,actions=ct(commit,zone=9),output:3",
+    "table=2,priority=10,ct_state=+est+trk,ipv6,in_port=1,actions=output:2",
 ];
 
 /// What is done to both switches.
@@ -170,7 +179,7 @@ impl Switch {
     fn new((composed, emc): (Level, Level), batch: usize, recirculations: u8, there: &[bool]) -> Switch {
         let settings = Settings { composed, emc, vector: Settings::default().vector, ..Settings::BARE };
         let config =
-            Config { settings, batch, recirculations, max_megaflows: 4096, seed: Some(1), ..Config::default() };
+            Config { settings, batch, recirculations, max_megaflows: 4096, seed: Some(SEED), ..Config::default() };
         let datapath = Datapath::new(config).unwrap();
         let ofproto = Ofproto::new();
         let tables = ofproto.clone();

@@ -12,10 +12,12 @@ use crate::connection::Connection;
 use crate::key_fields::{self, ct_state};
 use crate::request::{CachedConn, Checksums, ConnId, CtOutcome};
 use crate::states::CtUpdate;
+use crate::tuple::Tuple;
 use sluice_action::Ct;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::Packet;
 use sluice_packet::headers::ip_proto;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A packet's connection, for later packets of the same tuple in the same zone.
@@ -56,6 +58,9 @@ pub struct L4Bytes<'a> {
     is_tcp: bool,
 }
 
+/// Lines of a connection up to the end of its tuples.
+const TUPLE_LINES: usize = (std::mem::offset_of!(Connection, reply) + size_of::<Tuple>()).div_ceil(64);
+
 /// Where in a TCP header the flags are.
 const FLAGS_AT: usize = 13;
 /// TCP flags of segments that open and close connections.
@@ -67,6 +72,20 @@ impl ConnRef {
     #[inline]
     pub fn prefetch(&self) {
         sluice_simd::prefetch::read(Arc::as_ptr(&self.0));
+    }
+
+    /// Prefetches what [`ConnRef::has_addresses`] reads as well.
+    #[inline]
+    pub fn prefetch_addresses(&self) {
+        let first = Arc::as_ptr(&self.0).cast::<[u8; 64]>();
+        (0..TUPLE_LINES).for_each(|line| sluice_simd::prefetch::read(first.wrapping_add(line)));
+    }
+
+    /// Whether the connection's packets, or its replies, are between these IPv6 addresses.
+    #[inline]
+    pub fn has_addresses(&self, reply: bool, src: &[u8], dst: &[u8]) -> bool {
+        let tuple = if reply { &self.0.reply } else { &self.0.original };
+        tuple.v6 && tuple.src.addr == *src && tuple.dst.addr == *dst
     }
 
     /// Whether the connection is live. No other live connection has its tuples.
@@ -91,6 +110,16 @@ impl Diverged<'_> {
         *cached = CachedConn(self.is_cached.then(|| ConnId::of(self.connection)));
         if self.state & ct_state::INVALID != 0 { CtOutcome::Invalid } else { CtOutcome::Tracked }
     }
+}
+
+/// Range of L4 header and payload, and the protocol, of a packet that has a tuple of its own. Out of line: in line it
+/// costs each packet over plain IPv4 some instructions, too.
+#[inline(never)]
+fn l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+    conn_key::plain_l4_range_v6(bytes).or_else(|| {
+        let conn_key = conn_key::read(bytes, 0, Checksums::Unknown).filter(|conn_key| !conn_key.related)?;
+        Some((conn_key.l4..conn_key.end, conn_key.tuple.proto))
+    })
 }
 
 impl Conntrack {
@@ -130,10 +159,7 @@ impl Conntrack {
     #[inline(always)]
     pub fn l4_bytes(packet: &Packet) -> Option<L4Bytes<'_>> {
         let bytes = packet.bytes();
-        let (range, proto) = conn_key::plain_l4_range(bytes).or_else(|| {
-            let conn_key = conn_key::read(bytes, 0, Checksums::Unknown).filter(|conn_key| !conn_key.related)?;
-            Some((conn_key.l4..conn_key.end, conn_key.tuple.proto))
-        })?;
+        let (range, proto) = conn_key::plain_l4_range_v4(bytes).or_else(|| l4_range(bytes))?;
         let l4 = &bytes[range];
         match proto {
             ip_proto::UDP => Some(L4Bytes { bytes: l4, is_tcp: false }),

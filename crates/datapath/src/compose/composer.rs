@@ -1,7 +1,7 @@
 //! One PMD's composed entries: find, replay, record.
 
 use super::ahead::Ahead;
-use super::path::{Endpoints, HashedWords, Hop, PROTO, Path, Paths, is_eligible};
+use super::path::{Endpoints, HashedWords, Hop, IPV6, PROTO, Path, Paths, is_eligible};
 use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
 use super::sample::{Found, Sample};
@@ -34,6 +34,8 @@ pub(crate) struct Composer {
     pops: KnownPops,
     /// Whether a path that was found last has several `ct`.
     has_long: bool,
+    /// Whether one of the packets that were searched for last has IPv6 addresses.
+    has_ipv6: bool,
     sample: Sample,
 }
 
@@ -75,6 +77,7 @@ impl Composer {
             recorder: PathRecorder::default(),
             pops: KnownPops::default(),
             has_long: false,
+            has_ipv6: false,
             sample: Sample::default(),
         }
     }
@@ -110,6 +113,7 @@ impl Composer {
         if self.sample.is_alone() && self.conntrack.connections() == 0 {
             return;
         }
+        self.has_ipv6 = batch.keys[..batch.packets.len()].iter().any(|key| key.has_line(IPV6));
         self.has_long = isa.run(Find { composer: self, batch, flows: context.flows });
         let of = |packets: BatchMask| Found {
             packets: packets.len() as u32,
@@ -121,35 +125,43 @@ impl Composer {
         }
     }
 
-    /// Whether a path that was found has several `ct`.
+    /// Whether a path that was found has several `ct`. Without `IPV6_TOO` no packet has IPv6 addresses.
     #[inline(always)]
-    fn find_all<'g, V: VectorOps>(&self, ops: V, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) -> bool {
+    fn find_all<'g, V: VectorOps, const IPV6_TOO: bool>(
+        &self,
+        ops: V,
+        batch: &mut Batch<'_, 'g>,
+        flows: Slots<'g, Megaflow>,
+    ) -> bool {
         let (n, mut asked) = (batch.packets.len(), batch.all());
         let keys = &*batch.keys;
         let is_alone = self.sample.is_alone();
         let mut of_sample = ArrayVec::<u64, BATCH_MAX>::new();
         let hashes = if is_alone {
             // The lookup behind may have hashes of its own already, which a search for the sample alone leaves.
-            let tunnel = |key: &PacketKey| if batch.is_recirculated { hash_of_tunnel(&self.secret, key) } else { 0 };
-            of_sample.extend(keys[..n].iter().map(|key| hash_of_line(&self.secret, key) ^ tunnel(key)));
+            of_sample.extend(keys[..n].iter().map(|key| hash_of(&self.secret, key)));
             asked = Sample::of(&of_sample);
             &of_sample[..]
         } else {
             let hashes = &mut *batch.hashes;
             if batch.is_recirculated {
                 for (hash, key) in hashes[..n].iter_mut().zip(keys) {
-                    *hash = hash_of_line(&self.secret, key) ^ hash_of_tunnel(&self.secret, key);
+                    *hash = hash_of(&self.secret, key);
                     self.table.prefetch(*hash);
                 }
             } else if batch.hash_kind != HashKind::Endpoints {
                 // A packet just received came by no tunnel.
-                self.hash_and_prefetch(&keys[..n], hashes);
+                if IPV6_TOO {
+                    self.hash_and_prefetch_any(&keys[..n], hashes);
+                } else {
+                    self.hash_and_prefetch_ipv4(&keys[..n], hashes);
+                }
             }
             batch.hash_kind = HashKind::Endpoints;
             &hashes[..n]
         };
         debug_assert!(
-            batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_line(&self.secret, &keys[i])),
+            batch.is_recirculated || (0..n).all(|i| hashes[i] == hash_of_received(&self.secret, &keys[i])),
             "the hashes are of these packets"
         );
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
@@ -160,8 +172,12 @@ impl Composer {
             if Sample::has(hash) {
                 batch.sampled.insert(i);
             }
-            let words = compare::words(&keys[i].lines[0].0);
-            let Some((hint, conn)) = self.table.find(hash, Endpoints::of(&words)) else { continue };
+            let has_ipv6 = IPV6_TOO && keys[i].has_line(IPV6);
+            let endpoints = match has_ipv6 {
+                true => Endpoints::of(&self.secret, &keys[i]),
+                false => Endpoints::of_ipv4(&keys[i]),
+            };
+            let Some((hint, conn)) = self.table.find(hash, endpoints) else { continue };
             let (path, first) = match last {
                 Some((same, path, first)) if same == hint.path => (path, first),
                 _ => {
@@ -171,11 +187,13 @@ impl Composer {
                     (path, first)
                 }
             };
-            if !path.fits(ops, &keys[i]) || batch.known.contains(i) {
+            if !path.fits(ops, &keys[i], has_ipv6) || batch.known.contains(i) {
                 continue;
             }
-            if let Some(conn) = conn {
-                conn.prefetch();
+            match conn {
+                Some(conn) if has_ipv6 => conn.prefetch_addresses(),
+                Some(conn) => conn.prefetch(),
+                None => {}
             }
             batch.paths[i] = hint;
             batch.hits[i] = Some(first);
@@ -205,8 +223,26 @@ impl Composer {
     /// Hashes keys, and fetches the lines that their entries are searched in.
     #[inline(always)]
     pub fn hash_and_prefetch(&self, keys: &[PacketKey], hashes: &mut [u64]) {
+        if keys.iter().any(|key| key.has_line(IPV6)) {
+            self.hash_and_prefetch_any(keys, hashes);
+        } else {
+            self.hash_and_prefetch_ipv4(keys, hashes);
+        }
+    }
+
+    /// The same of keys without IPv6 addresses.
+    #[inline(always)]
+    fn hash_and_prefetch_ipv4(&self, keys: &[PacketKey], hashes: &mut [u64]) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = hash_of_line(&self.secret, key);
+            self.table.prefetch(*hash);
+        }
+    }
+
+    #[inline(never)]
+    fn hash_and_prefetch_any(&self, keys: &[PacketKey], hashes: &mut [u64]) {
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = hash_of_received(&self.secret, key);
             self.table.prefetch(*hash);
         }
     }
@@ -304,6 +340,9 @@ impl Composer {
         let Replayed { packet, key, conn } = replayed;
         let Route { path, last } = route;
         let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::Refused };
+        if self.has_ipv6 && key.has_line(IPV6) && !self.has_addresses(hint, path, key) {
+            return Replay::Refused;
+        }
         let [hop] = path.hops() else {
             let replayed = Replayed { packet, key, conn };
             return self.run_long(hint, route, (replayed, &l4), context);
@@ -318,6 +357,14 @@ impl Composer {
         }
         count_passes(1, context);
         Replay::Completed(last)
+    }
+
+    /// Whether the entry is one of these IPv6 addresses: it was found by a hash of them.
+    #[inline(never)]
+    fn has_addresses(&self, hint: PathHint, path: &Path, key: &PacketKey) -> bool {
+        let (src, dst) = (key.get(layout::IPV6_SRC), key.get(layout::IPV6_DST));
+        let first = self.table.first_conn(hint).zip(path.hops().first());
+        first.is_some_and(|(conn, hop)| conn.has_addresses(hop.metadata.reply, src, dst))
     }
 
     /// [`Composer::run`] for a path with several `ct`.
@@ -377,7 +424,8 @@ impl Composer {
             let key = &batch.keys[i];
             let hash = hash_of(&self.secret, key);
             if is_eligible(key) && self.table.has_room(hash) {
-                self.recorder.begin(batch.origins[i].arrival, key, hash, flow);
+                let endpoints = Endpoints::of(&self.secret, key);
+                self.recorder.begin(batch.origins[i].arrival, key, (hash, endpoints), flow);
             }
         }
     }
@@ -460,14 +508,17 @@ impl Kernel for Find<'_, '_, '_> {
 
     #[inline(always)]
     fn run<V: VectorOps>(self, ops: V) -> bool {
-        self.composer.find_all(ops, self.batch, self.flows)
+        match self.composer.has_ipv6 {
+            true => self.composer.find_all::<V, true>(ops, self.batch, self.flows),
+            false => self.composer.find_all::<V, false>(ops, self.batch, self.flows),
+        }
     }
 }
 
 /// The hash of a key's addresses, protocol, ports, port of arrival, and of the tunnel's key if it came by one: tenants use
 /// the same addresses.
 fn hash_of(secret: &HashKey, key: &PacketKey) -> u64 {
-    hash_of_line(secret, key) ^ hash_of_tunnel(secret, key)
+    hash_of_received(secret, key) ^ hash_of_tunnel(secret, key)
 }
 
 /// The hash of an entry's packets, if its path tells it.
@@ -477,15 +528,22 @@ fn hash_of_entry(secret: &HashKey, path: &Path, endpoints: Endpoints) -> Option<
     Some(line ^ tunnel.map_or(0, |word| hash_of_tunnel_word(secret, word)))
 }
 
-/// That of line 0: without a branch, so that a loop of it becomes vectors.
+/// The same without the tunnel's.
+#[inline(always)]
+fn hash_of_received(secret: &HashKey, key: &PacketKey) -> u64 {
+    let words = compare::words(&key.lines[0].0);
+    hash_of_words(secret, words[0], Endpoints::of(secret, key).addresses, words[7] & PROTO_AND_PORTS)
+}
+
+/// The same of line 0, whose addresses are of IPv4.
 #[inline(always)]
 fn hash_of_line(secret: &HashKey, key: &PacketKey) -> u64 {
-    /// Protocol and ports in the last word.
-    const PROTO_AND_PORTS: u64 = PROTO | 0xffff_ffff << 32;
-
     let words = compare::words(&key.lines[0].0);
     hash_of_words(secret, words[0], words[6], words[7] & PROTO_AND_PORTS)
 }
+
+/// Protocol and ports in the last word of line 0.
+const PROTO_AND_PORTS: u64 = PROTO | 0xffff_ffff << 32;
 
 /// The same by the words: the port of arrival, the addresses, protocol and ports.
 #[inline(always)]

@@ -26,8 +26,10 @@
 //! While too few packets have an entry, only a sample of flows is searched for and recorded; the sample tells when searching
 //! for all pays again: module `sample`.
 //!
+//! IPv6 addresses have no room in an entry, which has their hash. A replay compares them with those of the connection.
+//!
 //! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
-//! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
+//! packets that are not TCP or UDP: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
 //! For each pass the walk calls [`Composer::find`] before the lookup, [`Composer::record`] after it, and
 //! [`Composer::replay`] before the stage `act`. That stage tells which megaflow took a header off

@@ -6,7 +6,7 @@ use sluice_conntrack::CtMetadata;
 use sluice_flow::{Line, PacketKey, layout};
 use sluice_flow_cache::{Megaflow, TagIndex};
 use sluice_packet::headers::{ethertype, ip_proto};
-use sluice_simd::{VectorOps, compare};
+use sluice_simd::{HashKey, VectorOps, compare, hash};
 use sluice_sync::Slots;
 use std::hash::{BuildHasher, RandomState};
 
@@ -37,14 +37,23 @@ pub(crate) struct Hop {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     /// The bits of line 0 of a first pass's key that any megaflow of the path matches on, without the connection fields
-    /// that `ct` writes, and the bits that make it a packet of TCP or UDP over IPv4, just received.
+    /// that `ct` writes, and the bits that make it a packet of TCP or UDP, just received.
     mask: [u64; 8],
     /// The values of those bits.
     key: [u64; 8],
+    /// The same of the line of IPv6 addresses, if its packets have one and a megaflow matches on any of it.
+    ipv6: Option<Box<Ipv6Line>>,
     /// The same of the lines of a tunnel, if its packets came by one.
     tunnel: Option<Box<TunnelLines>>,
     first: FlowRef,
     hops: ArrayVec<Hop, HOPS_MAX>,
+}
+
+/// The bits of the line of IPv6 addresses that any megaflow of a path matches on, and their values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Ipv6Line {
+    mask: [u64; 8],
+    key: [u64; 8],
 }
 
 /// The bits of the lines of a tunnel that any megaflow of a path matches on, and their values.
@@ -53,6 +62,9 @@ struct TunnelLines {
     mask: [Line; 2],
     key: [Line; 2],
 }
+
+/// The line of IPv6 addresses.
+pub(super) const IPV6: usize = layout::IPV6_SRC.line();
 
 /// The lines of a tunnel: its fields and the first of its options. Packets with more options than that line has room for
 /// (60 bytes) take no path.
@@ -109,11 +121,20 @@ impl Path {
     pub fn begin(key: &PacketKey, first: &Megaflow) -> Self {
         let asked = first.mask().words();
         let mask = std::array::from_fn(|i| ALWAYS[i] | asked[i]);
-        let tunnel = (key.number(layout::PRESENCE) != 0).then(|| {
+        let ipv6 = key.has_line(IPV6).then(|| {
+            let [mask, key] = [first.mask().whole.line(IPV6), key.line(IPV6)].map(|line| compare::words(&line.0));
+            Box::new(Ipv6Line { mask, key })
+        });
+        let tunnel = key.has_line(TUNNEL[0]).then(|| {
             let key = TUNNEL.map(|line| *key.line(line));
             Box::new(TunnelLines { mask: TUNNEL.map(|line| *first.mask().whole.line(line)), key })
         });
-        Path { mask, key: [0; 8], tunnel, first: FlowRef::of(first), hops: ArrayVec::new() }
+        Path { mask, key: [0; 8], ipv6, tunnel, first: FlowRef::of(first), hops: ArrayVec::new() }
+    }
+
+    /// Whether a key in a later pass has the IPv6 addresses of the first. To be asked before the path is finished.
+    pub fn has_addresses_of(&self, later: &PacketKey) -> bool {
+        self.ipv6.as_ref().is_none_or(|ipv6| ipv6.key == compare::words(&later.line(IPV6).0))
     }
 
     /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets
@@ -132,6 +153,10 @@ impl Path {
         let asks_for_label = whole.get(layout::CT_LABEL).iter().any(|byte| *byte != 0);
         metadata.marks = metadata.marks.filter(|_| asks_for_mark || asks_for_label);
         self.mask.iter_mut().zip(asked).zip(WRITTEN).for_each(|((mask, asked), written)| *mask |= asked & !written);
+        if let Some(ipv6) = &mut self.ipv6 {
+            let asked = compare::words(&whole.line(IPV6).0);
+            ipv6.mask.iter_mut().zip(asked).for_each(|(mask, asked)| *mask |= asked);
+        }
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.mask.iter_mut().zip(TUNNEL).for_each(|(mask, line)| *mask = mask.or(whole.line(line)));
         }
@@ -142,17 +167,27 @@ impl Path {
     /// Makes it the path of packets that equal this one in all that it matches on.
     pub fn finish(&mut self, words: &[u64; 8]) {
         self.key = std::array::from_fn(|i| words[i] & self.mask[i]);
+        self.ipv6.take_if(|ipv6| ipv6.mask == [0; 8]);
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.key.iter_mut().zip(ipv6.mask).for_each(|(key, mask)| *key &= mask);
+        }
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.key.iter_mut().zip(tunnel.mask).for_each(|(key, mask)| *key = key.and(&mask));
         }
     }
 
-    /// Whether a key is one of its packets'.
+    /// Whether a key is one of its packets'; `has_ipv6` tells whether it has IPv6 addresses.
     #[inline(always)]
-    pub fn fits<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
+    pub fn fits<V: VectorOps>(&self, ops: V, key: &PacketKey, has_ipv6: bool) -> bool {
         // Line 0 tells which further lines there are: those of the path, all of them or none.
         ops.masked_eq(&key.lines[0].0, &self.mask, &self.key)
+            && (!has_ipv6 || self.fits_ipv6(ops, key))
             && self.tunnel.as_ref().is_none_or(|tunnel| tunnel.fits(key))
+    }
+
+    #[inline(always)]
+    fn fits_ipv6<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
+        self.ipv6.as_ref().is_none_or(|ipv6| ops.masked_eq(&key.lines[IPV6].0, &ipv6.mask, &ipv6.key))
     }
 
     /// What the hashes of its entries have in common; `None` if it does not match on all of that.
@@ -253,17 +288,38 @@ impl Paths {
 /// What an entry is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoints {
-    /// Source and destination.
+    /// Source and destination; of IPv6 their hash, which other addresses may have.
     pub addresses: u64,
     pub ports: u32,
 }
 
 impl Endpoints {
     #[inline(always)]
-    pub fn of(words: &[u64; 8]) -> Self {
+    pub fn of(secret: &HashKey, key: &PacketKey) -> Self {
+        let ipv4 = Endpoints::of_ipv4(key);
+        if key.has_line(IPV6) { Endpoints { addresses: hash_of_addresses(secret, key), ..ipv4 } } else { ipv4 }
+    }
+
+    /// The same of a packet that has no IPv6 addresses.
+    #[inline(always)]
+    pub fn of_ipv4(key: &PacketKey) -> Self {
+        let words = compare::words(&key.lines[0].0);
         Endpoints { addresses: words[6], ports: (words[7] >> 32) as u32 }
     }
 }
+
+/// The hash of the IPv6 addresses of a key.
+#[inline(always)]
+fn hash_of_addresses(secret: &HashKey, key: &PacketKey) -> u64 {
+    let words = compare::words(&key.lines[IPV6].0);
+    let product = |at: usize| hash::product(words[at], secret.addends_of_line(IPV6)[at]);
+    hash::finish((0..IPV6_WORDS).fold(0, |sum: u64, at| sum.wrapping_add(product(at))))
+}
+
+/// The words of [`IPV6`] that are addresses.
+pub(super) const IPV6_WORDS: usize = 4;
+
+const _: () = assert!(layout::IPV6_SRC.offset == 64 && layout::IPV6_DST.offset == 80, "addresses are words 0 to 3");
 
 const _: () = assert!(
     layout::NW_SRC.offset == 48 && layout::NW_DST.offset == 52 && layout::TP_SRC.offset == 60,
@@ -279,15 +335,17 @@ pub(super) fn is_same_packet(first: &[u64; 8], later: &[u64; 8]) -> bool {
     first.iter().zip(later).zip(WRITTEN).all(|((first, later), written)| (first ^ later) & !written == 0)
 }
 
-/// Whether a packet just received, or just out of a tunnel, may have an entry: TCP or UDP over IPv4, not a fragment.
+/// Whether a packet just received, or just out of a tunnel, may have an entry: TCP or UDP, not a fragment.
 pub(super) fn is_eligible(key: &PacketKey) -> bool {
     let proto = key.get(layout::NW_PROTO)[0];
     let words = compare::words(&key.lines[0].0);
-    key.get(layout::DL_TYPE) == ethertype::IPV4.to_be_bytes()
+    let ethertype = if key.has_line(IPV6) { ethertype::IPV6 } else { ethertype::IPV4 };
+    let further = key.number(layout::PRESENCE) & !(1 << IPV6);
+    key.get(layout::DL_TYPE) == ethertype.to_be_bytes()
         && matches!(proto, ip_proto::TCP | ip_proto::UDP)
         && key.get(layout::NW_FRAG) == [0]
         && words[CONN] & !PRESENCE == 0
-        && (words[CONN] == 0 || BY_TUNNEL.contains(&key.number(layout::PRESENCE)))
+        && (further == 0 || BY_TUNNEL.contains(&further))
         && key.recirc_id() == 0
 }
 
@@ -297,7 +355,7 @@ mod tests {
 
     fn path(n: u64) -> Path {
         let first = FlowRef { id: FlowId(0), serial: n };
-        Path { mask: [u64::MAX; 8], key: [0; 8], tunnel: None, first, hops: ArrayVec::new() }
+        Path { mask: [u64::MAX; 8], key: [0; 8], ipv6: None, tunnel: None, first, hops: ArrayVec::new() }
     }
 
     #[test]

@@ -25,6 +25,7 @@ struct Recording {
     /// Line 0 of the key of the first pass.
     words: [u64; 8],
     hash: u64,
+    endpoints: Endpoints,
     path: Path,
     conns: ArrayVec<ConnRef, HOPS_MAX>,
     /// The megaflow of the last pass.
@@ -72,10 +73,10 @@ impl PathRecorder {
     }
 
     /// Begins to record a packet, named by its arrival, at its first pass.
-    pub fn begin(&mut self, arrival: u32, key: &PacketKey, hash: u64, first: &Megaflow) {
+    pub fn begin(&mut self, arrival: u32, key: &PacketKey, (hash, endpoints): (u64, Endpoints), first: &Megaflow) {
         let words = compare::words(&key.lines[0].0);
         let (path, last) = (Path::begin(key, first), FlowRef::of(first));
-        self.recordings.push(Recording { words, hash, path, conns: ArrayVec::new(), last });
+        self.recordings.push(Recording { words, hash, endpoints, path, conns: ArrayVec::new(), last });
         self.of[arrival as usize % BATCH_MAX] = self.recordings.len() as u8;
     }
 
@@ -114,7 +115,8 @@ impl Recording {
         let is_new_zone = self.path.hops().last().is_none_or(|hop| hop.metadata.zone != metadata.zone);
         let is_last = flow.verdict() != FlowVerdict::Actions || push_and_output(flow).is_some();
         let is_plain = is_last || only_ct(flow).is_some();
-        if !is_new_zone || !is_plain || !is_same_packet(&self.words, &compare::words(&pass.key.lines[0].0)) {
+        let is_same = is_same_packet(&self.words, &compare::words(&pass.key.lines[0].0));
+        if !is_new_zone || !is_plain || !is_same || !self.path.has_addresses_of(pass.key) {
             return None;
         }
         self.conns.try_push(conn).ok()?;
@@ -127,6 +129,6 @@ impl Recording {
         let mut path = self.path.clone();
         path.finish(&self.words);
         let conns = std::mem::take(&mut self.conns);
-        Recorded { hash: self.hash, endpoints: Endpoints::of(&self.words), path, conns }
+        Recorded { hash: self.hash, endpoints: self.endpoints, path, conns }
     }
 }
