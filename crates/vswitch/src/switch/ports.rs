@@ -47,10 +47,7 @@ impl Switch {
         setup.assembly.add_port(bridge, port)?;
         setup.assembly.follow_mtus();
         drop(setup);
-        self.sync_bfd();
-        self.sync_bundles();
-        self.request_revalidation();
-        self.openflow.publish_ports();
+        self.follow_ports();
         Ok(())
     }
 
@@ -63,11 +60,16 @@ impl Switch {
         setup.assembly.remove_port(bridge, name)?;
         setup.assembly.release_number(bridge, name);
         drop(setup);
+        self.follow_ports();
+        Ok(())
+    }
+
+    /// Tells sessions, the tables and controllers of a port that has come or gone.
+    fn follow_ports(&self) {
         self.sync_bfd();
         self.sync_bundles();
         self.request_revalidation();
         self.openflow.publish_ports();
-        Ok(())
     }
 
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down. Once a second.

@@ -1,4 +1,8 @@
-//! Ports of an assembly: opened, joined to their bridge and to the datapath; closed, opened anew and taken away.
+//! Ports of an assembly: opened, joined to their bridge and to the datapath, and taken away; [`change`]d, and
+//! [`watch`]ed while they are there.
+
+mod change;
+mod watch;
 
 use crate::assembly::Assembly;
 use crate::desired::{ETHERNET_MTU, Port};
@@ -10,7 +14,7 @@ use sluice_datapath::PortPolling;
 use sluice_flow::OfPort;
 use sluice_mem::FramePool;
 use sluice_ofproto::{PortConfig, TunnelPort};
-use sluice_port::{LinkChanges, PORT_TYPES, Pools, TxSteering};
+use sluice_port::{PORT_TYPES, Pools};
 use sluice_tunnel::TunnelConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -244,186 +248,6 @@ impl Assembly {
         entry.is_up = false;
         let bridge = entry.bridge.clone();
         Ok(self.ofproto().set_port(&bridge, name, |port| port.up = false)?)
-    }
-
-    /// Tries again to open the ports that could not be, if it is time.
-    pub fn retry_ports(&mut self) {
-        let due = self.ports.values().filter(|entry| entry.is_due());
-        let due: Vec<_> = due.filter_map(|entry| Some((entry.number?, entry.desired.clone()))).collect();
-        for (number, port) in due {
-            let opened = self.open_port(number, &port);
-            let Some(entry) = self.ports.get_mut(&port.name) else { continue };
-            match opened {
-                Ok(()) => {
-                    tracing::info!("bridge {}: port {} could be opened now", entry.bridge, port.name);
-                    entry.closed = None;
-                }
-                Err(error) => {
-                    if entry.error() != Some(&error.to_string()) {
-                        tracing::error!("{error}");
-                    }
-                    entry.failed(&error);
-                }
-            }
-        }
-    }
-
-    /// Tells the tables of links that went up or down; whether any did.
-    pub fn watch_links(&mut self) -> bool {
-        let links = self.datapath().links();
-        self.tell_links(&links)
-    }
-
-    /// The same for the ports of devices that changed.
-    pub fn follow_links(&mut self, changes: &LinkChanges) -> bool {
-        let links = self.datapath().changed_links(changes);
-        self.tell_links(&links)
-    }
-
-    fn tell_links(&mut self, links: &BTreeMap<PortNo, bool>) -> bool {
-        let ofproto = self.ofproto().clone();
-        let mut changed = Vec::new();
-        for (name, entry) in &mut self.ports {
-            let is_up = entry.number.and_then(|number| links.get(&number).copied());
-            let Some(is_up) = is_up.filter(|is_up| *is_up != entry.is_up) else { continue };
-            entry.is_up = is_up;
-            changed.extend(entry.number);
-            tracing::info!("bridge {}: port {name} is {}", entry.bridge, if is_up { "up" } else { "down" });
-            if let Err(error) = ofproto.set_port(&entry.bridge, name, |port| port.up = is_up) {
-                tracing::warn!("bridge {}: port {name}: {error}", entry.bridge);
-            }
-        }
-        let has_changed = !changed.is_empty();
-        self.follow_qos(changed);
-        has_changed
-    }
-
-    /// Makes of a port another one of its type: in place as far as its device can, else the device is closed and opened
-    /// anew. It keeps its numbers.
-    ///
-    /// # Errors
-    /// If there is no such port. The error in the result is that of a device that could not be opened.
-    pub fn change_port(&mut self, bridge: &str, port: &Port) -> Result<Option<Error>, Error> {
-        let entry = self.ports.get_mut(&port.name).filter(|entry| entry.bridge == bridge);
-        let no_port = || sluice_ofproto::Error::NoPort { bridge: bridge.to_owned(), port: port.name.clone() };
-        let entry = entry.ok_or_else(no_port)?;
-        let before = std::mem::replace(&mut entry.desired, port.clone());
-        let (number, open) = (entry.number, entry.open_number());
-        self.ofproto().set_port(bridge, &port.name, |p| {
-            (p.vlan, p.priority_tags) = (port.vlan.clone(), port.priority_tags);
-            (p.is_protected, p.mtu) = (port.is_protected, table_mtu(port));
-            // A new session is down.
-            p.bfd_down = port.bfd.is_some() && (p.bfd_down || p.bfd.is_none());
-            p.bfd.clone_from(&port.bfd);
-            p.lacp_down = port.speaks_lacp && (p.lacp_down || !p.lacp);
-            p.lacp = port.speaks_lacp;
-            p.queue_dscp = queue_dscp(port);
-        })?;
-        if let Some(open) = open {
-            self.change_qos(open, &before, port);
-        }
-        if let Some(peer) = port.peer().filter(|_| before.peer() != port.peer()) {
-            self.ofproto().set_peer(bridge, &port.name, peer)?;
-        }
-        let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
-        if let Some(config) = port.tunnel() {
-            return self.change_tunnel(bridge, port, config).map(|()| None);
-        }
-        // A tap device that is closed is gone, with the addresses that its user gave it.
-        if open.is_some_and(|open| self.change_device(open, &before, port).is_ok()) {
-            return Ok(None);
-        }
-        if let Some(open) = open {
-            self.datapath().stop_receiving(open)?;
-            self.datapath().del_port(open)?;
-        }
-        let opened = self.open_port(number, port);
-        if let Some(entry) = self.ports.get_mut(&port.name) {
-            entry.closed = None;
-        }
-        let Err(error) = opened else { return Ok(None) };
-        self.port_failed(&port.name, &error)?;
-        Ok(Some(error))
-    }
-
-    /// Makes of a tunnel another one.
-    fn change_tunnel(&mut self, bridge: &str, port: &Port, config: TunnelConfig) -> Result<(), Error> {
-        let backend = self.join_backend(port, &config)?;
-        let changed = self.ofproto().set_tunnel(bridge, &port.name, TunnelPort { config: config.clone(), backend });
-        let left = match (&changed, self.ports.get_mut(&port.name)) {
-            (Ok(()), Some(entry)) => {
-                entry.number = Some(backend);
-                entry.tunnel.replace(config)
-            }
-            _ => Some(config),
-        };
-        if let Some(left) = left {
-            self.backends.leave(&left.backend_name(), &mut self.datapath_numbers);
-        }
-        Ok(changed?)
-    }
-
-    /// Changes an open device in place.
-    ///
-    /// # Errors
-    /// If it must be opened again; part of the changes may be in force then.
-    fn change_device(&self, number: PortNo, before: &Port, port: &Port) -> std::io::Result<()> {
-        let datapath = self.datapath();
-        if before.mtu != port.mtu && !port.follows_mtu() {
-            let mtu = port.mtu.ok_or(std::io::ErrorKind::Unsupported)?;
-            datapath.set_mtu(number, mtu, &mut self.pools().lock())?;
-        }
-        if (before.n_rxq, &before.options) != (port.n_rxq, &port.options) {
-            let notes = datapath.reconfigure_port(number, &self.device_config(port), &polling(port))?;
-            log_notes(port, &notes);
-            // There may be more or fewer queues to send by.
-            datapath.set_tx_steering(number, TxSteering::default()).map_err(std::io::Error::other)?;
-        } else if before.rxq_affinity != port.rxq_affinity {
-            datapath.set_affinity(number, &polling(port)).map_err(std::io::Error::other)?;
-        }
-        datapath.set_tx_steering(number, port.tx_steering).map_err(std::io::Error::other)
-    }
-
-    /// Gives internal ports the smallest MTU of their bridge's other ports, and opens ports again whose device's user has
-    /// changed its MTU.
-    pub fn follow_mtus(&mut self) {
-        let open: Vec<_> = self.ports.values().filter_map(|entry| Some((entry, entry.open_number()?))).collect();
-        let numbers: Vec<_> = open.iter().map(|(_, number)| *number).collect();
-        let devices = self.datapath().device_status(&numbers);
-        let infos = self.datapath().port_infos();
-        let (mut smallest, mut to_reopen) = (BTreeMap::new(), Vec::new());
-        for ((entry, number), device) in open.iter().zip(devices).filter(|((entry, _), _)| !entry.desired.follows_mtu())
-        {
-            let (Some(device), Some(info)) = (device, infos.get(number)) else { continue };
-            // The device may just have gone; then it is watched elsewhere.
-            let keeps_mtu = entry.desired.mtu.is_none() && entry.desired.kind == "system";
-            if keeps_mtu && device.mtu != info.mtu && device.ifindex != 0 && device.mtu != 0 {
-                to_reopen.push((*number, entry.desired.clone()));
-            }
-            let least = smallest.entry(entry.bridge.as_str()).or_insert(device.mtu);
-            *least = device.mtu.min(*least);
-        }
-        for (entry, number) in open.iter().filter(|(entry, _)| entry.desired.follows_mtu()) {
-            let mtu = smallest.get(entry.bridge.as_str()).copied().unwrap_or(ETHERNET_MTU);
-            if infos.get(number).is_some_and(|info| info.mtu == mtu) {
-                continue;
-            }
-            match self.datapath().set_mtu(*number, mtu, &mut self.pools().lock()) {
-                Ok(()) => tracing::debug!("port {}: MTU {mtu}", entry.desired.name),
-                Err(error) => tracing::debug!("port {}: MTU {mtu}: {error}", entry.desired.name),
-            }
-        }
-        to_reopen.iter().for_each(|(number, port)| self.reopen(port, *number));
-    }
-
-    /// Closes a port's device and opens it again.
-    fn reopen(&mut self, port: &Port, number: PortNo) {
-        let closed = self.datapath().stop_receiving(number).and_then(|()| self.datapath().del_port(number));
-        let opened = closed.map_err(Error::from).and_then(|_| self.open_port(number, port));
-        if let Err(error) = opened {
-            tracing::info!("{error}");
-            let _ = self.port_failed(&port.name, &error);
-        }
     }
 
     /// Takes a port away from its bridge and closes it. Its number waits for a port of the same name.
