@@ -49,7 +49,7 @@ fn packets(data: &[u8]) -> Vec<(u16, &[u8])> {
 /// Sends the packets twice, so that caches answer, too, with all caches on and small.
 fn run(ofproto: &Ofproto, packets: &[(u16, &[u8])]) {
     let arm = Arm { emc: Some(EmcInsert::OneIn(1)), smc: true, distributor: Some(DistributorTable::Own), ..Arm::BARE };
-    let (smc_entries, distributor_entries) = (Some(CACHE_ENTRIES), Some(CACHE_ENTRIES));
+    let (smc_entries, distributor_entries) = (CACHE_ENTRIES, Some(CACHE_ENTRIES));
     let settings = Settings { emc_entries: 8, smc_entries, distributor_entries, ..arm.into() };
     let connection_tables = ConnectionTables::SMALL;
     let config =

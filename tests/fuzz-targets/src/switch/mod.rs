@@ -47,7 +47,7 @@ fn caches(byte: u8) -> Settings {
         distributor: has(3).then_some(DistributorTable::Own),
         ..Arm::BARE
     };
-    let (smc_entries, distributor_entries) = (Some(CACHE_ENTRIES), Some(CACHE_ENTRIES));
+    let (smc_entries, distributor_entries) = (CACHE_ENTRIES, Some(CACHE_ENTRIES));
     Settings {
         emc_entries: 8,
         smc_entries,
