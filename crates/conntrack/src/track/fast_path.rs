@@ -152,7 +152,8 @@ impl Conntrack {
         outcome
     }
 
-    /// Tracks a packet of a cached connection that no application-level gateway reads. `None` if the packet needs the slow path, which gives every packet the same result.
+    /// Tracks a packet of a cached connection that no application-level gateway reads. `None` if the packet needs the slow
+    /// path, which gives every packet the same result.
     #[inline]
     fn track_cached(&self, ctx: &mut CtContext<'_>, connection: &Connection) -> Option<CtOutcome> {
         let request = ctx.request;

@@ -8,7 +8,7 @@
 //! One order is not kept. A packet that NAT translates in one zone, and that a later zone tracks by its new addresses, may be
 //! overtaken there by one that came by the same port, in the same batch, with these addresses.
 
-use super::path::{IPV6, IPV6_WORDS};
+use super::path::{Endpoints, IPV6, IPV6_WORDS};
 use super::recorder::only_ct;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{FlowVerdict, Megaflow};
@@ -61,8 +61,7 @@ impl Ahead {
 /// The bit of a connection, the same for both directions.
 #[inline]
 fn bit_of(key: &PacketKey) -> usize {
-    let words = compare::words(&key.lines[0].0);
-    let (mut addresses, ports) = (words[6], (words[7] >> 32) as u32);
+    let Endpoints { mut addresses, ports } = Endpoints::of_ipv4(key);
     if key.has_line(IPV6) {
         // Both directions have the same words, in another order.
         addresses = compare::words(&key.lines[IPV6].0)[..IPV6_WORDS].iter().fold(0, |all, word| all ^ word);

@@ -14,7 +14,8 @@ use sluice_port::dummy::DummyDevice;
 use sluice_port::{DeviceStatus, LinkChanges, Pools, Port, PortConfig, PortInfo};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 
 /// How the receive queues of a port are to be polled.
 #[derive(Clone, Copy, Debug)]
@@ -140,13 +141,7 @@ impl Datapath {
         if !control.ports.contains_key(&number) {
             return Err(DatapathError::NoPort(number));
         }
-        let (into, removed) = mpsc::channel();
-        control.post_all(|worker| {
-            worker.rxqs().retain(|rxq| rxq.port != number);
-            PmdCommand::RemoveRxqs { port: number, into: into.clone() }
-        });
-        drop(into);
-        control.wait_for(&removed, control.workers.len());
+        take_from_workers(&mut control, number, |into| PmdCommand::RemoveRxqs { port: number, into });
         Ok(())
     }
 
@@ -163,13 +158,7 @@ impl Datapath {
         control.egress_policers.remove(&number);
         control.egress_policed.remove(&number);
         control.tx_steering.remove(&number);
-        let (into, removed) = mpsc::channel();
-        control.post_all(|worker| {
-            worker.rxqs().retain(|rxq| rxq.port != number);
-            PmdCommand::RemovePort { port: number, into: into.clone() }
-        });
-        drop(into);
-        control.wait_for(&removed, control.workers.len());
+        take_from_workers(&mut control, number, |into| PmdCommand::RemovePort { port: number, into });
         self.reconcile_workers(&mut control)?;
         // A PMD whose pinned queue has gone may take others.
         control.reassign_to_all(Vec::new());
@@ -267,4 +256,16 @@ impl Datapath {
     fn with_port<T>(&self, number: PortNo, with: impl FnOnce(&mut dyn Port) -> io::Result<T>) -> io::Result<T> {
         with(&mut **self.control().ports.get_mut(&number).ok_or(io::ErrorKind::NotFound)?)
     }
+}
+
+/// Takes a port's receive queues from all workers by a command, and waits until they have done what it says. What they return
+/// is closed here.
+fn take_from_workers<T>(control: &mut Control, number: PortNo, command: impl Fn(Sender<T>) -> PmdCommand) {
+    let (into, removed) = mpsc::channel();
+    control.post_all(|worker| {
+        worker.rxqs().retain(|rxq| rxq.port != number);
+        command(into.clone())
+    });
+    drop(into);
+    control.wait_for(&removed, control.workers.len());
 }

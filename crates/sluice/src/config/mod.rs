@@ -24,7 +24,7 @@ pub use value::{Affinity, AutoOr, Duration, FileMode, InvProb, Share, Size};
 use crate::privileges::Identity;
 use serde::Deserialize;
 use sluice_connmgr::BUNDLE_MEMORY;
-use sluice_datapath::Level;
+use sluice_datapath::{Level, Settings};
 use sluice_ofproto::RULE_MEMORY;
 use std::path::{Path, PathBuf};
 
@@ -233,15 +233,16 @@ impl Default for Dpdk {
 
 impl Default for Datapath {
     fn default() -> Self {
+        let lookup = Settings::default();
         Datapath {
             emc: Level::Auto,
             smc: Level::Auto,
             distributor: Level::Auto,
-            emc_entries: 8192,
+            emc_entries: lookup.emc_entries as u32,
             emc_insert_inv_prob: AutoOr::Auto,
             emc_recirc: "auto".into(),
-            emc_recirc_threshold: 50,
-            smc_entries: 1 << 24,
+            emc_recirc_threshold: lookup.emc_recirc_threshold,
+            smc_entries: lookup.smc_entries as u32,
             composed: Level::Auto,
             distributor_table: "auto".into(),
             distributor_entries: AutoOr::Auto,
