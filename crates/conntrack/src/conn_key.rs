@@ -26,6 +26,13 @@ pub(crate) struct ConnKey {
     pub related: bool,
 }
 
+impl ConnKey {
+    /// Whether it is TCP or UDP of this connection, without IPv6 extension headers.
+    pub fn is_plain(&self) -> bool {
+        !self.related && self.tuple.has_ports() && !(self.tuple.v6 && self.l4 != self.l3 + IPV6_SIZE)
+    }
+}
+
 /// ICMP types. Source: RFC 792.
 pub(crate) mod icmp {
     pub const ECHO_REPLY: u8 = 0;

@@ -183,6 +183,12 @@ impl Connection {
         }
     }
 
+    /// The tuple of its packets, or of its replies, as their receiver sees it.
+    #[inline]
+    pub fn translated(&self, reply: bool) -> Tuple {
+        if reply { self.original.reversed() } else { self.reply.reversed() }
+    }
+
     #[inline]
     pub fn expires_ms(&self) -> u64 {
         self.expires_ms.load(Ordering::Relaxed)

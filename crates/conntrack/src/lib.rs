@@ -78,5 +78,5 @@ pub use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 pub use table::Swept;
 pub use tcp::TcpState;
 pub use timeouts::{Timeout, TimeoutPolicy};
-pub use track::{Config, ConnRef, Conntrack, CtMetadata, Diverged, L4Bytes, LookupRef, SHARDS};
+pub use track::{Config, ConnRef, Conntrack, CtMetadata, Diverged, HeadersAt, LookupRef, SHARDS};
 pub use tuple::{Endpoint, Tuple};

@@ -5,7 +5,7 @@ use crate::inner;
 use crate::tuple::Tuple;
 use sluice_action::ct::NatTarget;
 use sluice_flow::PacketKey;
-use sluice_flow::layout;
+use sluice_flow::layout::{self, Span};
 use sluice_packet::edit::{self, Field};
 use sluice_packet::headers::{ICMP_SIZE, ip_proto};
 use sluice_packet::{Layers, Packet, checksum};
@@ -19,6 +19,9 @@ pub(crate) fn translate(
     as_seen: &Tuple,
     target: NatTarget,
 ) {
+    if conn_key.is_plain() {
+        return translate_plain(packet, key, conn_key, as_seen, target);
+    }
     outer_address(packet, key, as_seen, target);
     if conn_key.related {
         let bytes = packet.bytes_mut();
@@ -30,6 +33,70 @@ pub(crate) fn translate(
     }
 }
 
+/// [`translate`] for a [plain](ConnKey::is_plain) packet.
+///
+/// One sum for all that changes: a field at a time, each after finding the headers again, costs several times that.
+fn translate_plain(
+    packet: &mut Packet,
+    key: &mut PacketKey,
+    &ConnKey { l3, l4, .. }: &ConnKey,
+    as_seen: &Tuple,
+    target: NatTarget,
+) {
+    let bytes = packet.bytes_mut();
+    let (span, addr) = address_of(as_seen, target);
+    let address = match (target, as_seen.v6) {
+        (NatTarget::Src, false) => replace(bytes, l3 + 12, first::<4>(addr)),
+        (NatTarget::Dst, false) => replace(bytes, l3 + 16, first::<4>(addr)),
+        (NatTarget::Src, true) => replace(bytes, l3 + 8, addr),
+        (NatTarget::Dst, true) => replace(bytes, l3 + 24, addr),
+    };
+    let (src, dst) = (as_seen.src.port.to_be_bytes(), as_seen.dst.port.to_be_bytes());
+    let change = address + replace(bytes, l4, &[src[0], src[1], dst[0], dst[1]]);
+    if !as_seen.v6 {
+        put_checksum(bytes, l3 + 10, |old| checksum::apply(old, address));
+    }
+    match as_seen.proto {
+        ip_proto::TCP => put_checksum(bytes, l4 + 16, |old| checksum::apply(old, change)),
+        _ => put_checksum(bytes, l4 + 6, |old| match old {
+            0 => 0, // The sender computed no checksum.
+            // Zero would mean that there is no checksum, so it is written as all ones.
+            _ => Some(checksum::apply(old, change)).filter(|new| *new != 0).unwrap_or(0xffff),
+        }),
+    }
+    key.set(span, &addr[..span.size]);
+    key.set(layout::TP_SRC, &src);
+    key.set(layout::TP_DST, &dst);
+}
+
+/// Replaces the bytes at `at`, and returns the change of a checksum's sum.
+fn replace<const N: usize>(bytes: &mut [u8], at: usize, new: &[u8; N]) -> u64 {
+    let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) else { return 0 };
+    let old = std::mem::replace(field, *new);
+    if old == *new { 0 } else { checksum::change(&old, new) }
+}
+
+fn put_checksum(bytes: &mut [u8], at: usize, new: impl Fn(u16) -> u16) {
+    if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
+        *field = new(u16::from_be_bytes(*field)).to_be_bytes();
+    }
+}
+
+/// The first bytes of an address.
+fn first<const N: usize>(addr: &[u8; 16]) -> &[u8; N] {
+    addr.first_chunk().expect("invariant: an address has sixteen bytes")
+}
+
+/// The address that is translated, and where a key has it.
+fn address_of(as_seen: &Tuple, target: NatTarget) -> (Span, &[u8; 16]) {
+    match (target, as_seen.v6) {
+        (NatTarget::Src, false) => (layout::NW_SRC, &as_seen.src.addr),
+        (NatTarget::Dst, false) => (layout::NW_DST, &as_seen.dst.addr),
+        (NatTarget::Src, true) => (layout::IPV6_SRC, &as_seen.src.addr),
+        (NatTarget::Dst, true) => (layout::IPV6_DST, &as_seen.dst.addr),
+    }
+}
+
 /// Sets a field. The packet has that header, so this does not fail.
 fn set(packet: &mut Packet, field: Field, value: &[u8]) {
     let layers = Layers::of(packet.bytes());
@@ -38,16 +105,12 @@ fn set(packet: &mut Packet, field: Field, value: &[u8]) {
 }
 
 fn outer_address(packet: &mut Packet, key: &mut PacketKey, as_seen: &Tuple, target: NatTarget) {
-    let v6 = as_seen.v6;
-    let addr = match target {
-        NatTarget::Src => &as_seen.src.addr,
-        NatTarget::Dst => &as_seen.dst.addr,
-    };
-    let (field, span) = match (target, v6) {
-        (NatTarget::Src, false) => (Field::Ipv4Src, layout::NW_SRC),
-        (NatTarget::Dst, false) => (Field::Ipv4Dst, layout::NW_DST),
-        (NatTarget::Src, true) => (Field::Ipv6Src, layout::IPV6_SRC),
-        (NatTarget::Dst, true) => (Field::Ipv6Dst, layout::IPV6_DST),
+    let (span, addr) = address_of(as_seen, target);
+    let field = match (target, as_seen.v6) {
+        (NatTarget::Src, false) => Field::Ipv4Src,
+        (NatTarget::Dst, false) => Field::Ipv4Dst,
+        (NatTarget::Src, true) => Field::Ipv6Src,
+        (NatTarget::Dst, true) => Field::Ipv6Dst,
     };
     set(packet, field, &addr[..span.size]);
     key.set(span, &addr[..span.size]);
@@ -77,4 +140,63 @@ fn renew_checksum(bytes: &mut [u8], conn_key: &ConnKey) {
     };
     let new = checksum::finish(covered + checksum::sum(&bytes[l4..end]));
     bytes[l4 + 2..l4 + 4].copy_from_slice(&new.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn_key;
+    use crate::request::Checksums;
+    use proptest::prelude::*;
+    use sluice_testkit::frame::{FrameBuilder, ethernet};
+    use sluice_testkit::pool::TestPool;
+
+    fn frame(v6: bool, [src, dst]: [u8; 2], further: bool) -> FrameBuilder {
+        match (v6, further) {
+            (true, false) => ethernet().ipv6([src; 16], [dst; 16]),
+            (true, true) => ethernet().ipv6([src; 16], [dst; 16]).routing(1, [7; 16]),
+            (false, false) => ethernet().ipv4([src; 4], [dst; 4]),
+            (false, true) => ethernet().vlan(5).ipv4([src; 4], [dst; 4]).ipv4_options(&[1; 4]),
+        }
+    }
+
+    proptest! {
+        /// At once as one field at a time, also behind further headers. Few values, so that fields often keep theirs; sums of zero
+        /// and all ones are common.
+        #[test]
+        fn a_translation_at_once_is_that_of_its_fields(
+            (v6, tcp, is_src, further) in any::<(bool, bool, bool, bool)>(),
+            addresses in prop::array::uniform2(prop::sample::select(vec![0u8, 1, 10, 0xff])),
+            new_address in prop::sample::select(vec![0u8, 1, 10, 0xff]),
+            ports in prop::array::uniform4(prop::sample::select(vec![1u16, 80, 0xffff])),
+            sums in prop::array::uniform2(prop_oneof![Just(0u16), Just(0xffff), any::<u16>()]),
+        ) {
+            let target = if is_src { NatTarget::Src } else { NatTarget::Dst };
+            let builder = frame(v6, addresses, further);
+            let [src, dst, new_src, new_dst] = ports;
+            let builder = if tcp { builder.tcp(src, dst) } else { builder.udp(src, dst) };
+            let mut bytes = builder.payload(b"payload").build();
+            let conn_key = conn_key::read(&bytes, 0, Checksums::Good).expect("TCP or UDP");
+            let ConnKey { l3, l4, .. } = conn_key;
+            if !v6 {
+                bytes[l3 + 10..l3 + 12].copy_from_slice(&sums[0].to_be_bytes());
+            }
+            let at = l4 + if tcp { 16 } else { 6 };
+            bytes[at..at + 2].copy_from_slice(&sums[1].to_be_bytes());
+            let mut as_seen = conn_key.tuple;
+            let size = if v6 { 16 } else { 4 };
+            let end = if is_src { &mut as_seen.src } else { &mut as_seen.dst };
+            end.addr[..size].fill(new_address);
+            (as_seen.src.port, as_seen.dst.port) = (new_src, new_dst);
+
+            let mut pool = TestPool::new();
+            let (mut at_once, mut one_by_one) = (pool.packet(&bytes), pool.packet(&bytes));
+            let (mut key, mut twin_key) = (PacketKey::ZERO, PacketKey::ZERO);
+            translate(&mut at_once, &mut key, &conn_key, &as_seen, target);
+            outer_address(&mut one_by_one, &mut twin_key, &as_seen, target);
+            super::ports(&mut one_by_one, &mut twin_key, &as_seen);
+            prop_assert_eq!(pool.take_bytes(at_once), pool.take_bytes(one_by_one));
+            prop_assert_eq!(key, twin_key);
+        }
+    }
 }

@@ -31,17 +31,27 @@ const RULES: &[&str] = &[
     "table=0,priority=30,ct_state=-trk,ip,nw_src=10.0.0.3,actions=ct(table=1,nat)",
     "table=0,priority=31,ct_state=-trk,ip,nw_dst=10.0.0.3,actions=ct(table=1,nat)",
     "table=0,priority=25,ct_state=-trk,ip,nw_dst=10.0.0.2,actions=ct(table=1,zone=5,nat)",
+    "table=0,priority=32,ct_state=-trk,ip,nw_dst=10.9.9.9,actions=ct(table=1,nat)",
+    "table=0,priority=33,ct_state=-trk,ip,nw_src=10.0.0.4,actions=ct(table=1,nat)",
+    "table=0,priority=33,ct_state=-trk,ip,nw_src=20.0.0.7,actions=ct(table=1,nat)",
+    "table=0,priority=34,ct_state=-trk,udp,actions=ct(table=1,nat)",
+    "table=0,priority=35,ct_state=-trk,ip,nw_dst=10.9.9.9,actions=ct(table=4,zone=9,nat)",
     "table=0,priority=40,ip,nw_tos=32,actions=drop",
     "table=1,priority=10,ct_state=+new+trk,ip,in_port=1,actions=ct(commit),output:2",
     "table=1,priority=11,ct_state=+new+trk,ip,in_port=1,ct_zone=5,actions=ct(commit,zone=5),output:2",
     "table=1,priority=12,ct_state=+new+trk,udp,in_port=1,actions=ct(commit,zone=5,exec(load:7->NXM_NX_CT_MARK[])),output:3",
     "table=1,priority=13,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.3,actions=ct(commit,nat(src=10.9.9.9)),output:2",
     "table=1,priority=14,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.3,actions=ct(commit,nat(src=10.0.0.3)),output:2",
+    "table=1,priority=15,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.4,actions=ct(commit,nat(dst=20.0.0.7:8080)),output:2",
+    "table=1,priority=16,ct_state=+new+trk,udp,in_port=1,actions=ct(commit,nat(src=10.9.9.9:2000-2002)),output:2",
     "table=1,priority=10,ct_state=+new+trk,ip,in_port=2,actions=drop",
     "table=1,priority=10,ct_state=+est+trk,ip,in_port=1,actions=output:2",
     "table=1,priority=10,ct_state=+est+trk,ip,in_port=2,actions=output:1",
     "table=1,priority=20,ct_state=+est+trk,ip,ct_mark=7,actions=output:4",
     "table=1,priority=30,ct_state=+est+trk,ip,nw_src=10.0.0.1,actions=output:3",
+    "table=1,priority=31,ct_state=+est+trk,ip,nw_src=10.9.9.9,actions=output:4",
+    "table=1,priority=32,ct_state=+est+trk,udp,tp_dst=8080,actions=output:3",
+    "table=1,priority=33,ct_state=+est+rpl+trk,ip,nw_dst=10.0.0.3,actions=output:1",
     "table=1,priority=40,ct_state=+est+rpl+trk,ip,actions=ct(table=2,zone=9)",
     "table=1,priority=41,ct_state=+est-rpl+trk,ip,actions=ct(table=2,zone=9)",
     "table=1,priority=42,ct_state=+est-rpl+trk,ip,actions=ct(commit,zone=9,exec(load:6->NXM_NX_CT_MARK[]),table=2)",
@@ -51,6 +61,7 @@ const RULES: &[&str] = &[
     "table=1,priority=46,ct_state=+est+rpl+trk,ip,actions=ct(commit,force,zone=9,table=2)",
     "table=1,priority=47,ct_state=+snat+trk,ip,actions=output:3",
     "table=1,priority=48,ct_state=+dnat+trk,ip,actions=output:4",
+    "table=1,priority=49,ct_state=+est-rpl+trk,ip,nw_src=10.9.9.9,actions=ct(table=2,zone=9,nat)",
     "table=1,priority=50,ct_state=+est+trk,udp,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:2",
     "table=1,priority=52,ct_state=+est+trk,udp,in_port=2,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:1",
     "table=1,priority=60,ct_state=+inv+trk,actions=output:4",
@@ -59,6 +70,9 @@ const RULES: &[&str] = &[
     "table=2,priority=10,ct_state=+new+trk,ip,actions=ct(commit,zone=9),output:3",
     "table=2,priority=10,ct_state=+est+trk,ip,actions=output:1",
     "table=2,priority=20,ct_state=+est+trk,ip,ct_label=0x5,actions=output:2",
+    "table=2,priority=22,ct_state=+new+trk,ip,nw_src=10.9.9.9,actions=ct(commit,zone=9,nat(dst=20.0.0.7:8080)),output:3",
+    "table=2,priority=23,ct_state=+est+trk,ip,nw_src=10.9.9.9,actions=output:4",
+    "table=4,priority=1,ct_state=+trk,ip,actions=ct(table=1,nat)",
     "table=2,priority=30,ct_state=+est+trk,tcp,actions=ct(commit,zone=9,exec(load:5->NXM_NX_CT_LABEL[0..31])),output:1",
     "table=2,priority=35,ct_state=+est+trk,udp,actions=ct(table=3,zone=11)",
     "table=3,priority=1,ct_state=+new+trk,ip,actions=ct(commit,zone=11),output:4",
@@ -66,15 +80,19 @@ const RULES: &[&str] = &[
     "table=0,priority=10,ct_state=-trk,ipv6,actions=ct(table=1)",
     "table=0,priority=20,ct_state=-trk,udp6,actions=ct(table=1,zone=5)",
     "table=0,priority=32,ct_state=-trk,udp6,actions=ct(table=1,nat)",
+    "table=0,priority=33,ct_state=-trk,tcp6,actions=ct(table=1,nat)",
     "table=0,priority=40,ipv6,nw_tos=32,actions=drop",
     "table=1,priority=10,ct_state=+new+trk,ipv6,in_port=1,actions=ct(commit),output:2",
     "table=1,priority=11,ct_state=+new+trk,ipv6,in_port=1,ct_zone=5,actions=ct(commit,zone=5),output:2",
     "table=1,priority=13,ct_state=+new+trk,udp6,in_port=1,actions=ct(commit,nat(src=2001:db8::99)),output:2",
+    "table=1,priority=14,ct_state=+new+trk,tcp6,in_port=1,actions=ct(commit,nat(dst=[2001:db8::7]:8080)),output:2",
     "table=1,priority=10,ct_state=+est+trk,ipv6,in_port=1,actions=output:2",
     "table=1,priority=10,ct_state=+est+trk,ipv6,in_port=2,actions=output:1",
     "table=1,priority=30,ct_state=+est+trk,ipv6,ipv6_src=::1/::1,actions=output:3",
     "table=1,priority=31,ct_state=+est+trk,ipv6,ipv6_dst=::100/::100,actions=output:4",
     "table=1,priority=32,ct_state=+est+trk,ipv6,ipv6_label=5,actions=output:4",
+    "table=1,priority=33,ct_state=+est+trk,ipv6,ipv6_src=2001:db8::99,actions=output:4",
+    "table=1,priority=34,ct_state=+est+trk,ipv6,ipv6_dst=2001:db8::7,actions=output:3",
     "table=1,priority=40,ct_state=+est+rpl+trk,ipv6,actions=ct(table=2,zone=9)",
     "table=1,priority=41,ct_state=+est-rpl+trk,ipv6,actions=ct(table=2,zone=9)",
     "table=2,priority=10,ct_state=+new+trk,ipv6,actions=ct(commit,zone=9),output:3",
@@ -390,25 +408,85 @@ fn a_mark_that_changes_is_seen() {
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0, 0], "its mark is 9 now");
 }
 
-/// A connection with NAT is not composed: each of its packets is translated. Other connections of the same rules are.
+/// Packets that are translated are composed, by source and by destination and in both directions; what is sent, and on what
+/// rules match, are the translated addresses and ports.
 #[test]
-fn translated_packets_stay_translated() {
-    let rules = ["table=0,priority=10,", "table=0,priority=30,", "table=1,priority=13,", "table=1,priority=10,"];
-    let mut both = Both::new(&only(&rules));
-    let there = packet(3, false, None);
-    let back = Offered { translated: true, ..packet(3, true, None) };
-    both.packets(&[there.clone(), back]);
-    for _ in 0..4 {
-        let (sent, _) = both.packets(std::slice::from_ref(&there));
-        assert_eq!(sent[1].len(), 1);
-        assert_eq!(sent[1][0][26..30], [10, 9, 9, 9]);
+fn translated_packets_are_composed() {
+    let tables = ["table=0,priority=10,", "table=0,priority=30,", "table=0,priority=32,", "table=0,priority=33,"];
+    let rules =
+        [&tables[..], &["table=1,priority=13,", "table=1,priority=15,", "table=1,priority=14,ct_state=+new+trk,tcp6"]];
+    let rules = [&rules.concat()[..], &["table=1,priority=10,"]].concat();
+    let further = ["table=1,priority=31,ct_state=+est+trk,ip,", "table=1,priority=34,"];
+    for (v6, n, tcp) in [
+        (false, 3, None),
+        (false, 3, Some(0x10)),
+        (false, 4, None),
+        (false, 4, Some(0x10)),
+        (true, 3, None),
+        (true, 4, Some(0x10)),
+    ] {
+        let mut both = Both::new(&only(&rules));
+        let there = Offered { v6, ..packet(n, false, tcp) };
+        let back = Offered { v6, reply: true, translated: true, ..there.clone() };
+        both.packets(&[there.clone(), back.clone()]);
+        let (sent, hits) = both.packets(&[there.clone(), back.clone()]);
+        assert_eq!((sent[0].len(), sent[1].len(), hits), (1, 1, 4), "{there:?}");
+        // Both directions say what the other receives: the addresses exchanged, and the ports.
+        let addresses = if v6 { 22..54 } else { 26..34 };
+        let (l4, middle) = (addresses.end, (addresses.start + addresses.end) / 2);
+        for (received, sent) in [(&there, &sent[0][0]), (&back, &sent[1][0])] {
+            let (_, received) = received.frame(0);
+            assert_eq!(sent[addresses.start..middle], received[middle..addresses.end]);
+            assert_eq!(sent[middle..addresses.end], received[addresses.start..middle]);
+            assert_eq!(sent[l4..l4 + 2], received[l4 + 2..l4 + 4]);
+            assert_eq!(sent[l4 + 2..l4 + 4], received[l4..l4 + 2]);
+        }
+        for rule in further {
+            both.step(&Step::Toggle(RULES.iter().position(|text| text.starts_with(rule)).unwrap()));
+        }
+        let (sent, hits) = both.packets(std::slice::from_ref(&there));
+        let port = [(false, 3, 3), (true, 4, 2)]
+            .iter()
+            .find(|(six, of, _)| (*six, *of) == (v6, n))
+            .map_or(1, |(_, _, port)| *port);
+        assert_eq!((sent[port].len(), hits), (1, 2), "{there:?}");
     }
-    let others = [packet(1, false, None), packet(1, true, None)];
-    both.packets(&others);
-    assert_eq!(both.packets(&others).1, 4);
 }
 
-/// The same holds for a connection that is translated to its own address: its state says so.
+/// Behind a translation a further `ct` knows the packet by its new addresses, and may translate it again.
+#[test]
+fn a_path_may_translate_twice() {
+    let rules = [
+        "table=0,priority=30,",
+        "table=0,priority=35,",
+        "table=1,priority=13,ct_state=+new+trk,ip,",
+        "table=1,priority=10,",
+        "table=1,priority=49,",
+        "table=2,priority=22,",
+        "table=2,priority=23,",
+        "table=4,",
+    ];
+    for tcp in [None, Some(0x10)] {
+        let mut both = Both::new(&only(&rules));
+        let there = packet(3, false, tcp);
+        let back = Offered { translated: true, ..packet(3, true, tcp) };
+        let from_translated = Offered { twist: 9, ..back.clone() };
+        both.packets(&[there.clone(), back]);
+        let talk = [there.clone(), from_translated.clone()];
+        (0..2).for_each(|_| _ = both.packets(&talk));
+        for (offered, port, addresses, ports) in [
+            (there, 3, [10, 9, 9, 9, 20, 0, 0, 7], [1003u16, 8080]),
+            (from_translated, 0, [20, 0, 0, 1, 10, 0, 0, 3], [80, 1003]),
+        ] {
+            let (sent, hits) = both.packets(&[offered]);
+            assert_eq!((sent[port].len(), hits), (1, 3));
+            assert_eq!(sent[port][0][26..34], addresses);
+            assert_eq!(sent[port][0][34..38], ports.map(u16::to_be_bytes).concat());
+        }
+    }
+}
+
+/// A connection may be translated to its own address: its state says so.
 #[test]
 fn packets_translated_to_what_they_were_are_known_as_translated() {
     let rules =
@@ -416,8 +494,25 @@ fn packets_translated_to_what_they_were_are_known_as_translated() {
     let mut both = Both::new(&only(&rules));
     let (there, back) = (packet(3, false, None), packet(3, true, None));
     both.packets(&[there.clone(), back.clone()]);
-    let (sent, hits) = both.packets(&[there]);
-    assert_eq!((sent.iter().map(Vec::len).collect::<Vec<_>>(), hits), (vec![0, 0, 1, 0], 0));
+    let (sent, hits) = both.packets(&[there, back]);
+    assert_eq!((sent.iter().map(Vec::len).collect::<Vec<_>>(), hits), (vec![0, 0, 1, 1], 4));
+}
+
+/// What opens a connection whose address is translated, and a reply to the translated address behind it.
+#[test]
+fn a_reply_to_a_translated_address_waits_behind_packets_of_its_connection() {
+    let rules = ["table=0,priority=30,", "table=0,priority=32,", "table=1,priority=13,", "table=1,priority=10,"];
+    let mut both = Both::new(&only(&rules));
+    let there = packet(3, false, Some(0x10));
+    let back = Offered { translated: true, twist: 8, ..packet(3, true, Some(0x10)) };
+    for _ in 0..3 {
+        both.packets(&[there.clone(), back.clone()]);
+    }
+    let opens = |packet: &Offered| Offered { tcp: Some(0x02), ..packet.clone() };
+    for [front, behind] in [[&there, &back], [&back, &there]] {
+        assert_eq!(both.step(&Step::Packets(vec![behind.clone()])).1, 2);
+        assert_eq!(both.step(&Step::Packets(vec![opens(front), behind.clone()])).1, 1 + 1);
+    }
 }
 
 /// Marks, labels and directions that every packet of a connection writes are written by every packet.

@@ -8,6 +8,7 @@ use crate::connection::Connection;
 use crate::key_fields::{self, ct_state};
 use crate::request::{CachedConn, Checksums, ConnId, CtInput, CtOutcome, CtPacket};
 use crate::states::CtUpdate;
+use crate::tuple::Tuple;
 use sluice_action::Ct;
 use sluice_action::ct::Helper;
 use sluice_flow::{PacketKey, layout};
@@ -23,10 +24,20 @@ const _: () = assert!(layout::TP_DST.offset == layout::TP_SRC.offset + 2);
 
 /// The helper whose control connection a packet belongs to: named by the action, or implied by a well-known port.
 #[inline]
-pub(super) fn control(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
+fn control_of_key(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
     let ports = &key.lines[0].0[layout::TP_SRC.offset..][..4];
-    let (src, dst) = (u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]]));
-    match key.get(layout::NW_PROTO)[0] {
+    let ports = (u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]]));
+    control_of(key.get(layout::NW_PROTO)[0], ports, helper)
+}
+
+/// The same of a packet with this tuple.
+pub(super) fn control(tuple: &Tuple, helper: Option<Helper>) -> Option<Helper> {
+    control_of(tuple.proto, (tuple.src.port, tuple.dst.port), helper)
+}
+
+#[inline]
+fn control_of(proto: u8, (src, dst): (u16, u16), helper: Option<Helper>) -> Option<Helper> {
+    match proto {
         ip_proto::TCP if helper == Some(Helper::Ftp) || src == FTP_PORT || dst == FTP_PORT => Some(Helper::Ftp),
         ip_proto::UDP if helper == Some(Helper::Tftp) || dst == TFTP_PORT => Some(Helper::Tftp),
         _ => None,
@@ -99,7 +110,7 @@ impl Conntrack {
         input: &CtInput,
     ) -> CtOutcome {
         let CtPacket { packet, key, cached } = to;
-        let control = control(key, request.helper);
+        let control = control_of_key(key, request.helper);
         let known = cached.0.take_if(|known| known.zone == request.zone && !request.force && control.is_none());
         cached.forget();
         let Some(conn_key) = lookup.conn_key else {

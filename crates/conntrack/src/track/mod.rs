@@ -6,7 +6,7 @@ mod replay;
 mod slow_path;
 
 pub use fast_path::LookupRef;
-pub use replay::{ConnRef, CtMetadata, Diverged, L4Bytes};
+pub use replay::{ConnRef, CtMetadata, Diverged, HeadersAt};
 pub(crate) use slow_path::CtContext;
 
 use crate::connection::Connection;

@@ -1,23 +1,24 @@
 //! The shortest path: doing to a packet what `ct` did to an earlier packet of the same tuple.
 //!
 //! The caller remembers the connection ([`ConnRef`]) and what was written into the earlier packet's key
-//! ([`CtMetadata`]). A replay moves the connection's state on as always; it saves the lookup, and writing a key whose
-//! content the caller knows already.
+//! ([`CtMetadata`]). A replay moves the connection's state on as always, and translates the packet if the connection has
+//! NAT; it saves the lookup, and writing connection fields whose content the caller knows already.
 
 use super::Conntrack;
 use super::fast_path::control;
 use crate::conn_cache::ConnCache;
-use crate::conn_key;
+use crate::conn_key::{self, ConnKey};
 use crate::connection::Connection;
 use crate::key_fields::{self, ct_state};
-use crate::request::{CachedConn, Checksums, ConnId, CtOutcome};
+use crate::request::{CachedConn, Checksums, ConnId, CtOutcome, CtPacket};
+use crate::rewrite;
 use crate::states::CtUpdate;
 use crate::tuple::Tuple;
 use sluice_action::Ct;
+use sluice_action::ct::NatTarget;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::Packet;
-use sluice_packet::headers::ip_proto;
-use std::ops::Range;
+use sluice_packet::headers::{ETHERNET_SIZE, ip_proto};
 use std::sync::Arc;
 
 /// A packet's connection, for later packets of the same tuple in the same zone.
@@ -51,10 +52,13 @@ pub struct Diverged<'a> {
     marks: (u32, u128),
 }
 
-/// L4 header and payload of a packet that may be replayed.
+/// Where the headers of a packet that may be replayed are.
 #[derive(Clone, Copy, Debug)]
-pub struct L4Bytes<'a> {
-    bytes: &'a [u8],
+pub struct HeadersAt {
+    l3: usize,
+    l4: usize,
+    /// Where the IP packet ends.
+    end: usize,
     is_tcp: bool,
 }
 
@@ -74,7 +78,7 @@ impl ConnRef {
         sluice_simd::prefetch::read(Arc::as_ptr(&self.0));
     }
 
-    /// Prefetches what [`ConnRef::has_addresses`] reads as well.
+    /// Prefetches what [`ConnRef::has_addresses`] reads as well, and what a translation does.
     #[inline]
     pub fn prefetch_addresses(&self) {
         let first = Arc::as_ptr(&self.0).cast::<[u8; 64]>();
@@ -86,6 +90,11 @@ impl ConnRef {
     pub fn has_addresses(&self, reply: bool, src: &[u8], dst: &[u8]) -> bool {
         let tuple = if reply { &self.0.reply } else { &self.0.original };
         tuple.v6 && tuple.src.addr == *src && tuple.dst.addr == *dst
+    }
+
+    /// The tuple that a packet of the connection has when NAT has translated it.
+    pub fn translated(&self, reply: bool) -> Tuple {
+        self.0.translated(reply)
     }
 
     /// Whether the connection is live. No other live connection has its tuples.
@@ -112,21 +121,38 @@ impl Diverged<'_> {
     }
 }
 
-/// Range of L4 header and payload, and the protocol, of a packet that has a tuple of its own. Out of line: in line it
-/// costs each packet over plain IPv4 some instructions, too.
+impl CtMetadata {
+    /// Whether the packet was translated.
+    #[inline]
+    pub fn is_translated(&self) -> bool {
+        self.state & ct_state::NAT != 0
+    }
+
+    /// Whether a packet that gets this state, and its connection's mark and label, gets what is told here.
+    #[inline(always)]
+    fn fits(&self, connection: &Connection, state: u8) -> bool {
+        state == self.state && self.marks.is_none_or(|marks| marks == connection.marks())
+    }
+}
+
+/// Where the headers are of a packet that has a tuple of its own. Out of line: in line it costs each packet over plain IPv4
+/// some instructions, too.
 #[inline(never)]
-fn l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
-    conn_key::plain_l4_range_v6(bytes).or_else(|| {
-        let conn_key = conn_key::read(bytes, 0, Checksums::Unknown).filter(|conn_key| !conn_key.related)?;
-        Some((conn_key.l4..conn_key.end, conn_key.tuple.proto))
-    })
+fn headers_of_any(bytes: &[u8]) -> Option<(HeadersAt, u8)> {
+    if let Some((l4, proto)) = conn_key::plain_l4_range_v6(bytes) {
+        let at = HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP };
+        return Some((at, proto));
+    }
+    let conn_key = conn_key::read(bytes, 0, Checksums::Unknown).filter(|conn_key| !conn_key.related)?;
+    let ConnKey { l3, l4, end, tuple, .. } = conn_key;
+    Some((HeadersAt { l3, l4, end, is_tcp: tuple.proto == ip_proto::TCP }, tuple.proto))
 }
 
 impl Conntrack {
     /// The connection of a packet that `request` has just tracked, and what was written into its key.
     ///
-    /// `None` if packets like it cannot be replayed: packets without a connection, with NAT, of a helper's control
-    /// connection, neither TCP nor UDP; or if the request changes the connection.
+    /// `None` if packets like it cannot be replayed: packets without a connection, of a helper's control connection,
+    /// neither TCP nor UDP; with NAT, of a connection that a helper announced; or if the request changes the connection.
     pub fn conn_ref(
         &self,
         conn_cache: &ConnCache,
@@ -135,54 +161,86 @@ impl Conntrack {
         request: &Ct,
         now_ms: u64,
     ) -> Option<(ConnRef, CtMetadata)> {
-        if request.force || request.mark.is_some() || request.label.is_some() || control(key, request.helper).is_some()
-        {
+        if request.force || request.mark.is_some() || request.label.is_some() {
             return None;
         }
         // Tracking has verified the checksums.
         let lookup = self.extract(conn_cache, packet, key, request.zone, Checksums::Good);
         let tuple = lookup.conn_key.filter(|conn_key| !conn_key.related)?.tuple;
-        let (connection, reply) = conn_cache.find(lookup.hash, &tuple, now_ms)?;
         let state = key_fields::state(key);
-        let is_plain = state & (ct_state::INVALID | ct_state::NAT) == 0 && key_fields::zone(key) == request.zone;
-        if !tuple.has_ports() || !is_plain {
+        if !tuple.has_ports() || state & ct_state::INVALID != 0 || key_fields::zone(key) != request.zone {
+            return None;
+        }
+        let (connection, reply) = if state & ct_state::NAT == 0 {
+            let (connection, reply) = conn_cache.find(lookup.hash, &tuple, now_ms)?;
+            (connection.clone(), reply)
+        } else {
+            self.find_translated(&tuple, key, request, now_ms)?
+        };
+        let tuple = if reply { &connection.reply } else { &connection.original };
+        if control(tuple, request.helper).is_some() {
             return None;
         }
         let label = key.get(layout::CT_LABEL).first_chunk().map_or(0, |label| u128::from_be_bytes(*label));
         let marks = Some((key.number(layout::CT_MARK) as u32, label));
         let metadata = CtMetadata { state, zone: request.zone, reply, is_cached: request.nat.is_none(), marks };
-        Some((ConnRef(connection.clone()), metadata))
+        Some((ConnRef(connection), metadata))
     }
 
-    /// L4 header and payload of a packet, if it may be replayed: valid TCP or UDP that neither opens nor closes a
+    /// The connection of a packet that `request` has just translated to a tuple, and whether it is a reply.
+    fn find_translated(
+        &self,
+        translated: &Tuple,
+        key: &PacketKey,
+        request: &Ct,
+        now_ms: u64,
+    ) -> Option<(Arc<Connection>, bool)> {
+        // By the first packet's tuple: since the packet was translated, another connection may have got the tuples that the
+        // addresses of today tell.
+        let original = key_fields::original(key, translated)?;
+        let (connection, _) = self.table.find(&original, now_ms)?;
+        if request.nat.is_none() || connection.original != original {
+            return None;
+        }
+        let reply = [false, true].into_iter().find(|reply| connection.translated(*reply) == *translated)?;
+        Some((connection, reply))
+    }
+
+    /// Where the headers are of a packet, if it may be replayed: valid TCP or UDP that neither opens nor closes a
     /// connection.
     #[inline(always)]
-    pub fn l4_bytes(packet: &Packet) -> Option<L4Bytes<'_>> {
+    pub fn headers_at(packet: &Packet) -> Option<HeadersAt> {
         let bytes = packet.bytes();
-        let (range, proto) = conn_key::plain_l4_range_v4(bytes).or_else(|| l4_range(bytes))?;
-        let l4 = &bytes[range];
-        match proto {
-            ip_proto::UDP => Some(L4Bytes { bytes: l4, is_tcp: false }),
-            ip_proto::TCP => {
-                (l4[FLAGS_AT] & (OPEN_OR_CLOSE | ACK) == ACK).then_some(L4Bytes { bytes: l4, is_tcp: true })
+        let (at, proto) = match conn_key::plain_l4_range_v4(bytes) {
+            Some((l4, proto)) => {
+                (HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP }, proto)
             }
+            None => headers_of_any(bytes)?,
+        };
+        match proto {
+            ip_proto::UDP => Some(at),
+            ip_proto::TCP => (bytes[at.l4..at.end][FLAGS_AT] & (OPEN_OR_CLOSE | ACK) == ACK).then_some(at),
             _ => None,
         }
     }
 
-    /// Tracks a packet of a live connection. `Ok` if its key would receive exactly `expected`.
+    /// Tracks a packet of a live connection, and translates it if the earlier one was. `Ok` if its key would receive exactly
+    /// `expected`.
     #[inline(always)]
     pub fn replay<'c>(
         &self,
         conn_ref: &'c ConnRef,
-        l4: &L4Bytes<'_>,
+        to: &mut CtPacket<'_>,
+        at: HeadersAt,
         expected: &CtMetadata,
         now_ms: u64,
     ) -> Result<(), Diverged<'c>> {
         let connection = &*conn_ref.0;
-        let settled = if l4.is_tcp { None } else { connection.update_settled(now_ms) };
-        let update =
-            settled.unwrap_or_else(|| connection.update(l4.bytes, expected.reply, self.checks_tcp_seq(), now_ms));
+        let settled = if at.is_tcp { None } else { connection.update_settled(now_ms) };
+        let update = settled.unwrap_or_else(|| {
+            let l4 = &to.packet.bytes()[at.l4..at.end];
+            connection.update(l4, expected.reply, self.checks_tcp_seq(), now_ms)
+        });
         let related = if connection.is_related { ct_state::RELATED } else { 0 };
         let reply = if expected.reply { ct_state::REPLY } else { 0 };
         let state = ct_state::TRACKED
@@ -191,10 +249,35 @@ impl Conntrack {
                 CtUpdate::ValidNew(_) => ct_state::NEW | related,
                 CtUpdate::Invalid | CtUpdate::New => ct_state::INVALID,
             };
-        if state == expected.state && expected.marks.is_none_or(|marks| marks == connection.marks()) {
+        if expected.fits(connection, state) {
+            return Ok(());
+        }
+        let state = match expected.is_translated() {
+            true => state | translate(connection, to.packet, to.key, at, expected),
+            false => state,
+        };
+        if expected.fits(connection, state) {
             return Ok(());
         }
         let CtMetadata { zone, is_cached, .. } = *expected;
         Err(Diverged { connection, state, zone, is_cached, marks: connection.marks() })
     }
+}
+
+/// Translates a packet as the earlier one was, and returns the bit of the state that says so. Out of line: most packets are
+/// not translated.
+#[inline(never)]
+fn translate(
+    connection: &Connection,
+    packet: &mut Packet,
+    key: &mut PacketKey,
+    HeadersAt { l3, l4, end, .. }: HeadersAt,
+    expected: &CtMetadata,
+) -> u8 {
+    let done = expected.state & ct_state::NAT;
+    let target = if done == ct_state::SRC_NAT { NatTarget::Src } else { NatTarget::Dst };
+    let tuple = if expected.reply { connection.reply } else { connection.original };
+    let conn_key = ConnKey { l3, l4, end, tuple, related: false };
+    rewrite::translate(packet, key, &conn_key, &connection.translated(expected.reply), target);
+    done
 }

@@ -197,16 +197,13 @@ pub(super) fn translate(ctx: &mut CtContext<'_>, connection: &Connection) {
     if state & ct_state::NAT != 0 && key_fields::zone(ctx.key) == ctx.request.zone {
         return;
     }
-    let (target, sent_against) = match ctx.reply {
-        false => (target, &connection.reply),
-        true => (target.flipped(), &connection.original),
-    };
+    let target = if ctx.reply { target.flipped() } else { target };
     let done = match target {
         NatTarget::Src => ct_state::SRC_NAT,
         NatTarget::Dst => ct_state::DST_NAT,
     };
     ctx.set_state(state & !ct_state::NAT | done);
-    rewrite::translate(ctx.packet, ctx.key, &ctx.conn_key, &sent_against.reversed(), target);
+    rewrite::translate(ctx.packet, ctx.key, &ctx.conn_key, &connection.translated(ctx.reply), target);
 }
 
 /// Writes the result into the key.

@@ -38,21 +38,32 @@ fn what_changes_a_connection_does_not() {
     }
 }
 
-/// Translated packets cannot be replayed, even if the translation keeps the address: the state contains a NAT bit,
-/// which a replay would have to write.
+/// Even if the translation keeps the address: the state says that there is one.
 #[test]
-fn translated_packets_do_not() {
+fn translated_packets_stand() {
     let mut own = [0; 16];
     own[..4].copy_from_slice(&[10, 0, 0, 1]);
     let own = NatSpec { target: Some(NatTarget::Src), addrs: (own, own), ..NatSpec::default() };
     let own = Ct { nat: Some(own), ..commit() };
     for begin in [nat(NatTarget::Src, (9, 9), None), nat(NatTarget::Dst, (9, 9), None), own] {
         let (mut scene, there, back) = talk(&begin);
-        assert!(!scene.can_replay(&there, &untranslate()), "{begin:?}");
-        assert!(!scene.can_replay(&back, &untranslate()), "{begin:?}");
-        // A request without NAT can be replayed.
-        assert!(scene.can_replay(&there, &track()), "{begin:?}");
+        for request in [untranslate(), track()] {
+            assert!(scene.can_replay(&there, &request), "{begin:?} {request:?}");
+            assert!(scene.can_replay(&back, &request), "{begin:?} {request:?}");
+        }
     }
+}
+
+/// A helper reads the packets that came to its port, whatever port they leave for.
+#[test]
+fn packets_that_came_to_a_helpers_port_do_not() {
+    let mut scene = Scene::new();
+    let there = udp(false, (1, CLIENT), (2, 69));
+    let translated = scene.pass(&there, &nat(NatTarget::Dst, (9, 9), Some((6969, 6969)))).bytes;
+    let back = answer(&translated);
+    assert!(scene.pass(&back, &untranslate()).state().starts_with("est"));
+    assert!(!scene.can_replay(&there, &untranslate()));
+    assert!(scene.can_replay(&back, &untranslate()));
 }
 
 #[test]

@@ -81,6 +81,15 @@ pub const SCENARIOS: &[Scenario] = &[
         answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
     },
     Scenario {
+        name: "translated-connection",
+        way: Way::Plain,
+        settings: Settings { composed: Level::On, ..Settings::BARE },
+        rules: translating_firewall,
+        traffic: translated_connections,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
+    },
+    Scenario {
         name: "flow-setup",
         way: Way::Plain,
         settings: Settings::BARE,
@@ -155,6 +164,14 @@ fn firewall() -> String {
         .into()
 }
 
+/// It translates every client's address to one, and leaves them their ports, which differ.
+fn translating_firewall() -> String {
+    "table=0,tcp,ct_state=-trk,actions=ct(table=1,nat)\n\
+     table=1,tcp,ct_state=+trk+new,actions=ct(commit,nat(src=198.51.100.1)),output:2\n\
+     table=1,tcp,ct_state=+trk+est,actions=output:2\n"
+        .into()
+}
+
 /// It reads addresses and ports, so that each flow gets a megaflow.
 fn megaflow_a_flow() -> String {
     "udp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_IP_DST[]->NXM_NX_REG1[],\
@@ -174,18 +191,26 @@ fn encapsulated_flows() -> Traffic {
     Traffic { frames: tunnel::encapsulated(flows.frames), ..flows }
 }
 
-/// Handshakes, and then segments of both sides of established connections.
 fn connections() -> Traffic {
+    connections_seen_as(|client| client)
+}
+
+fn translated_connections() -> Traffic {
+    connections_seen_as(|client| End { address: [198, 51, 100, 1], ..client })
+}
+
+/// Handshakes, and then segments of both sides of established connections; the server sees a client as told.
+fn connections_seen_as(seen: impl Fn(End) -> End) -> Traffic {
     let clients = || (0..CONNECTIONS).map(|n| End { address: [10, 0, 0, n as u8], port: 1024 + n });
     let mut frames = Vec::new();
     for client in clients() {
         frames.push(tcp(client, SERVER, SYN, 100, 0));
-        frames.push(tcp(SERVER, client, SYN | ACK, 300, 101));
+        frames.push(tcp(SERVER, seen(client), SYN | ACK, 300, 101));
     }
     let again_from = frames.len();
     for client in clients() {
         frames.push(tcp(client, SERVER, ACK, 101, 301));
-        frames.push(tcp(SERVER, client, ACK, 301, 101));
+        frames.push(tcp(SERVER, seen(client), ACK, 301, 101));
     }
     Traffic { frames, again_from, new_flows: false }
 }

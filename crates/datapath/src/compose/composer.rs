@@ -1,7 +1,7 @@
 //! One PMD's composed entries: find, replay, record.
 
-use super::ahead::Ahead;
-use super::path::{Endpoints, HashedWords, Hop, IPV6, PROTO, Path, Paths, is_eligible};
+use super::ahead::{Ahead, AheadBit};
+use super::path::{Endpoints, HOPS_MAX, HashedWords, Hop, IPV6, PROTO, Path, Paths, is_eligible};
 use super::pops::KnownPops;
 use super::recorder::{Pass, PathRecorder, only_ct};
 use super::sample::{Found, Sample};
@@ -12,11 +12,11 @@ use crate::first_index::HashKind;
 use crate::settings::Level;
 use crate::tracking::{Tracking, count_outcome};
 use arrayvec::ArrayVec;
-use sluice_conntrack::{CachedConn, Conntrack, Diverged, L4Bytes};
+use sluice_conntrack::{Conntrack, CtPacket, Diverged, HeadersAt};
 use sluice_fate::Counter;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::Megaflow;
-use sluice_packet::{BATCH_MAX, BatchMask, Packet};
+use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::hash::finish;
 use sluice_simd::isa::Kernel;
 use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
@@ -32,8 +32,8 @@ pub(crate) struct Composer {
     paths: Paths,
     recorder: PathRecorder,
     pops: KnownPops,
-    /// Whether a path that was found last has several `ct`.
-    has_long: bool,
+    /// Whether a path that was found last is not a simple one.
+    has_others: bool,
     /// Whether one of the packets that were searched for last has IPv6 addresses.
     has_ipv6: bool,
     sample: Sample,
@@ -58,13 +58,6 @@ struct Route<'a, 'g> {
     last: &'g Megaflow,
 }
 
-/// A packet to be replayed, and what a `ct` changes.
-struct Replayed<'a> {
-    packet: &'a Packet,
-    key: &'a mut PacketKey,
-    conn: &'a mut CachedConn,
-}
-
 impl Composer {
     /// Without entries, and without memory until there are some.
     pub fn new(secret: &HashKey, conntrack: Arc<Conntrack>, level: Level) -> Self {
@@ -76,7 +69,7 @@ impl Composer {
             paths: Paths::default(),
             recorder: PathRecorder::default(),
             pops: KnownPops::default(),
-            has_long: false,
+            has_others: false,
             has_ipv6: false,
             sample: Sample::default(),
         }
@@ -114,7 +107,7 @@ impl Composer {
             return;
         }
         self.has_ipv6 = batch.keys[..batch.packets.len()].iter().any(|key| key.has_line(IPV6));
-        self.has_long = isa.run(Find { composer: self, batch, flows: context.flows });
+        self.has_others = isa.run(Find { composer: self, batch, flows: context.flows });
         let of = |packets: BatchMask| Found {
             packets: packets.len() as u32,
             found: BatchMask(packets.0 & batch.composed.0).len() as u32,
@@ -125,7 +118,7 @@ impl Composer {
         }
     }
 
-    /// Whether a path that was found has several `ct`. Without `IPV6_TOO` no packet has IPv6 addresses.
+    /// Whether a path that was found is not a simple one. Without `IPV6_TOO` no packet has IPv6 addresses.
     #[inline(always)]
     fn find_all<'g, V: VectorOps, const IPV6_TOO: bool>(
         &self,
@@ -166,7 +159,7 @@ impl Composer {
         );
         // Consecutive packets mostly have one path. Whether its megaflows are live is checked once for them.
         let mut last: Option<(u32, &Path, &'g Megaflow)> = None;
-        let mut has_long = false;
+        let mut has_others = false;
         for i in asked {
             let hash = hashes[i];
             if Sample::has(hash) {
@@ -198,9 +191,9 @@ impl Composer {
             batch.paths[i] = hint;
             batch.hits[i] = Some(first);
             batch.composed.insert(i);
-            has_long |= path.hops().len() > 1;
+            has_others |= !path.is_simple();
         }
-        has_long
+        has_others
     }
 
     /// Whether packets just received are searched for before anything else is asked.
@@ -252,8 +245,8 @@ impl Composer {
     #[inline]
     pub fn replay<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let composed = std::mem::replace(&mut batch.composed, BatchMask::NONE);
-        if self.has_long {
-            composed.into_iter().for_each(|i| self.table.prefetch_conns(batch.paths[i]));
+        if self.has_others {
+            composed.into_iter().for_each(|i| self.prefetch_others(batch.paths[i]));
         }
         let mut recent = None;
         let in_front = composed.0.trailing_ones() as usize;
@@ -261,6 +254,14 @@ impl Composer {
         let behind = BatchMask(composed.0 & !BatchMask::first(replayed).0);
         if !behind.is_empty() {
             self.replay_behind(replayed, behind, recent, batch, context);
+        }
+    }
+
+    /// Prefetches what replays on a path that is not simple read beside the first line of the first connection.
+    fn prefetch_others(&self, hint: PathHint) {
+        let Some(path) = self.paths.get(hint.path) else { return };
+        for (hop, conn) in path.hops().iter().zip(self.table.conns(hint)) {
+            if hop.metadata.is_translated() { conn.prefetch_addresses() } else { conn.prefetch() }
         }
     }
 
@@ -279,10 +280,25 @@ impl Composer {
         for i in at..batch.packets.len() {
             if !composed.contains(i) {
                 ahead.add_met(&batch.keys[i], batch.hits[i]);
-            } else if i == at || ahead.may_have(&batch.keys[i]) || !self.replay_packet(i, &mut recent, batch, context) {
-                ahead.add(&batch.keys[i]);
+                continue;
+            }
+            let connections = self.connections_of(batch.paths[i], &batch.keys[i]);
+            let waits = i == at || connections.iter().any(|connection| ahead.may_have(*connection));
+            if waits || !self.replay_packet(i, &mut recent, batch, context) {
+                connections.into_iter().for_each(|connection| ahead.add(connection));
             }
         }
+    }
+
+    /// The connections that a packet may belong to: that of its addresses, and those of the addresses that it is translated to.
+    fn connections_of(&self, hint: PathHint, key: &PacketKey) -> ArrayVec<AheadBit, { 1 + HOPS_MAX }> {
+        let mut connections = ArrayVec::from_iter([AheadBit::of(key)]);
+        if let Some(path) = self.paths.get(hint.path).filter(|path| path.is_translated()) {
+            let hops = path.hops().iter().zip(self.table.conns(hint));
+            let translating = hops.filter(|(hop, _)| hop.metadata.is_translated());
+            connections.extend(translating.map(|(hop, conn)| AheadBit::of_tuple(&conn.translated(hop.metadata.reply))));
+        }
+        connections
     }
 
     /// Replays packet `i`: whether it has completed its path. `recent` is the path of the packet before, which consecutive
@@ -301,7 +317,7 @@ impl Composer {
         }
         let Some((_, route)) = *recent else { return false };
         let Batch { packets, keys, conns, .. } = batch;
-        let packet = Replayed { packet: &packets[i], key: &mut keys[i], conn: &mut conns[i] };
+        let packet = CtPacket { packet: &mut packets[i], key: &mut keys[i], cached: &mut conns[i] };
         match self.run(hint, route, packet, context) {
             Replay::Completed(last) => {
                 if let Some(first) = batch.hits[i] {
@@ -334,25 +350,23 @@ impl Composer {
         &self,
         hint: PathHint,
         route: Route<'_, 'g>,
-        replayed: Replayed<'_>,
+        mut replayed: CtPacket<'_>,
         context: &mut Context<'_, 'g>,
     ) -> Replay<'g> {
-        let Replayed { packet, key, conn } = replayed;
         let Route { path, last } = route;
-        let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::Refused };
-        if self.has_ipv6 && key.has_line(IPV6) && !self.has_addresses(hint, path, key) {
+        let Some(at) = Conntrack::headers_at(replayed.packet) else { return Replay::Refused };
+        if self.has_ipv6 && replayed.key.has_line(IPV6) && !self.has_addresses(hint, path, replayed.key) {
             return Replay::Refused;
         }
         let [hop] = path.hops() else {
-            let replayed = Replayed { packet, key, conn };
-            return self.run_long(hint, route, (replayed, &l4), context);
+            return self.run_long(hint, route, (replayed, at), context);
         };
         let conn_ref = self.table.first_conn(hint).expect("invariant: a connection for each hop");
         if !conn_ref.is_live(context.now_ms) {
             return Replay::Refused;
         }
-        if let Err(diverged) = self.conntrack.replay(conn_ref, &l4, &hop.metadata, context.now_ms) {
-            leave(diverged, hop, key, conn, context);
+        if let Err(diverged) = self.conntrack.replay(conn_ref, &mut replayed, at, &hop.metadata, context.now_ms) {
+            leave(diverged, hop, replayed, context);
             return Replay::Diverged(1);
         }
         count_passes(1, context);
@@ -373,25 +387,24 @@ impl Composer {
         &self,
         hint: PathHint,
         Route { path, last }: Route<'_, 'g>,
-        (replayed, l4): (Replayed<'_>, &L4Bytes<'_>),
+        (mut replayed, at): (CtPacket<'_>, HeadersAt),
         context: &mut Context<'_, 'g>,
     ) -> Replay<'g> {
-        let Replayed { packet, key, conn } = replayed;
         let mut conns = self.table.conns(hint);
         if !conns.clone().all(|conn| conn.is_live(context.now_ms)) {
             return Replay::Refused;
         }
         for (n, hop) in path.hops().iter().enumerate() {
             let conn_ref = conns.next().expect("invariant: a connection for each hop");
-            if let Err(diverged) = self.conntrack.replay(conn_ref, l4, &hop.metadata, context.now_ms) {
-                leave(diverged, hop, key, conn, context);
-                count_hops(&path.hops()[..n], packet, key, context);
+            if let Err(diverged) = self.conntrack.replay(conn_ref, &mut replayed, at, &hop.metadata, context.now_ms) {
+                count_hops(&path.hops()[..n], &replayed, context);
+                leave(diverged, hop, replayed, context);
                 count_passes(n, context);
                 return Replay::Diverged(n as u8 + 1);
             }
         }
         let inner = path.hops().len() - 1;
-        count_hops(&path.hops()[..inner], packet, key, context);
+        count_hops(&path.hops()[..inner], &replayed, context);
         count_passes(inner + 1, context);
         Replay::Completed(last)
     }
@@ -475,16 +488,17 @@ impl Composer {
 
 /// Writes what the `ct` of this hop did to a packet that leaves its path there.
 #[cold]
-fn leave(diverged: Diverged<'_>, hop: &Hop, key: &mut PacketKey, conn: &mut CachedConn, context: &mut Context<'_, '_>) {
-    count_outcome(diverged.write(key, conn), context.tally);
+fn leave(diverged: Diverged<'_>, hop: &Hop, replayed: CtPacket<'_>, context: &mut Context<'_, '_>) {
+    let CtPacket { key, cached, .. } = replayed;
+    count_outcome(diverged.write(key, cached), context.tally);
     key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
 }
 
 /// Counts a packet for the megaflows behind these hops.
 #[inline]
-fn count_hops(hops: &[Hop], packet: &Packet, key: &PacketKey, context: &Context<'_, '_>) {
+fn count_hops(hops: &[Hop], replayed: &CtPacket<'_>, context: &Context<'_, '_>) {
     for hop in hops {
-        context.count(hop.next(), packet, key);
+        context.count(hop.next(), replayed.packet, replayed.key);
     }
 }
 

@@ -28,8 +28,11 @@
 //!
 //! IPv6 addresses have no room in an entry, which has their hash. A replay compares them with those of the connection.
 //!
-//! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
-//! packets that are not TCP or UDP: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
+//! A packet of a connection with NAT is translated as it is replayed. What its addresses and ports are then follows from
+//! the connection, and so, by the entry, from what they were; a path that translates does not compare them again.
+//!
+//! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, and packets that are not TCP
+//! or UDP: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
 //! For each pass the walk calls [`Composer::find`] before the lookup, [`Composer::record`] after it, and
 //! [`Composer::replay`] before the stage `act`. That stage tells which megaflow took a header off

@@ -13,10 +13,10 @@ use std::hash::{BuildHasher, RandomState};
 /// The most `ct` actions in a path.
 pub(crate) const HOPS_MAX: usize = 4;
 
-/// The most paths that are kept, each in 576 bytes, and 25 to find it. A new one then replaces the oldest.
+/// The most paths that are kept, each in 592 bytes, and 25 to find it. A new one then replaces the oldest.
 const PATHS_MAX: usize = 1 << 16;
 
-const _: () = assert!(size_of::<(u32, Path)>() <= 576);
+const _: () = assert!(size_of::<(u32, Path)>() <= 592);
 
 /// A megaflow by its id, and by its serial number among the megaflows that have had the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,8 @@ pub(crate) struct Path {
     ipv6: Option<Box<Ipv6Line>>,
     /// The same of the lines of a tunnel, if its packets came by one.
     tunnel: Option<Box<TunnelLines>>,
+    /// It has one `ct`, which translates nothing: a packet reads one line of its connection.
+    is_simple: bool,
     first: FlowRef,
     hops: ArrayVec<Hop, HOPS_MAX>,
 }
@@ -110,6 +112,20 @@ impl Hop {
 const ALWAYS: [u64; 8] = [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, PROTO | bits(layout::NW_FRAG)];
 /// Bits that `ct` and `recirc` write. What later megaflows match of them is in the hops' metadata.
 const WRITTEN: [u64; 8] = [bits(layout::RECIRC_ID), 0, u64::MAX, 0, 0, 0, 0, 0];
+/// The same if a packet is translated: addresses and ports, too.
+const WRITTEN_BY_NAT: [u64; 8] = [WRITTEN[0], 0, WRITTEN[2], 0, 0, 0, u64::MAX, PORTS];
+/// The ports in the last word of line 0.
+const PORTS: u64 = 0xffff_ffff << 32;
+
+/// The bits of line 0 that `ct` and `recirc` write, with NAT or without.
+fn written(by_nat: bool) -> [u64; 8] {
+    if by_nat { WRITTEN_BY_NAT } else { WRITTEN }
+}
+
+/// The same of the line of IPv6 addresses.
+fn written_of_ipv6(by_nat: bool) -> [u64; 8] {
+    std::array::from_fn(|word| if by_nat && word < IPV6_WORDS { u64::MAX } else { 0 })
+}
 
 /// A field of line 0 in its word.
 const fn bits(span: layout::Span) -> u64 {
@@ -129,12 +145,33 @@ impl Path {
             let key = TUNNEL.map(|line| *key.line(line));
             Box::new(TunnelLines { mask: TUNNEL.map(|line| *first.mask().whole.line(line)), key })
         });
-        Path { mask, key: [0; 8], ipv6, tunnel, first: FlowRef::of(first), hops: ArrayVec::new() }
+        let first = FlowRef::of(first);
+        Path { mask, key: [0; 8], ipv6, tunnel, is_simple: true, first, hops: ArrayVec::new() }
     }
 
-    /// Whether a key in a later pass has the IPv6 addresses of the first. To be asked before the path is finished.
-    pub fn has_addresses_of(&self, later: &PacketKey) -> bool {
-        self.ipv6.as_ref().is_none_or(|ipv6| ipv6.key == compare::words(&later.line(IPV6).0))
+    /// Whether it has one `ct`, which translates nothing: a packet reads one line of its connection.
+    #[inline]
+    pub fn is_simple(&self) -> bool {
+        self.is_simple
+    }
+
+    /// Whether a `ct` translates its packets. What their addresses and ports are then follows from the connection, so what later
+    /// megaflows match of them is in no mask.
+    pub fn is_translated(&self) -> bool {
+        self.hops.iter().any(|hop| hop.metadata.is_translated())
+    }
+
+    /// Whether a key behind the `ct` of `metadata` is that of the same packet: nothing has changed but what `ct` and `recirc`
+    /// write. `words` are those of the first pass. To be asked before the path is finished.
+    pub fn is_same_packet(&self, words: &[u64; 8], metadata: &CtMetadata, later: &PacketKey) -> bool {
+        let by_nat = metadata.is_translated() || self.is_translated();
+        let is_same_line = |first: &[u64; 8], later: &[u64; 8], written: [u64; 8]| {
+            first.iter().zip(later).zip(written).all(|((first, later), written)| (first ^ later) & !written == 0)
+        };
+        is_same_line(words, &compare::words(&later.lines[0].0), written(by_nat))
+            && self.ipv6.as_ref().is_none_or(|ipv6| {
+                is_same_line(&ipv6.key, &compare::words(&later.line(IPV6).0), written_of_ipv6(by_nat))
+            })
     }
 
     /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets
@@ -152,14 +189,18 @@ impl Path {
         let asks_for_mark = asked[layout::CT_MARK.offset / 8] & bits(layout::CT_MARK) != 0;
         let asks_for_label = whole.get(layout::CT_LABEL).iter().any(|byte| *byte != 0);
         metadata.marks = metadata.marks.filter(|_| asks_for_mark || asks_for_label);
-        self.mask.iter_mut().zip(asked).zip(WRITTEN).for_each(|((mask, asked), written)| *mask |= asked & !written);
+        let add = |mask: &mut [u64; 8], asked: [u64; 8], written: [u64; 8]| {
+            mask.iter_mut().zip(asked).zip(written).for_each(|((mask, asked), written)| *mask |= asked & !written);
+        };
+        let by_nat = metadata.is_translated() || self.is_translated();
+        add(&mut self.mask, *asked, written(by_nat));
         if let Some(ipv6) = &mut self.ipv6 {
-            let asked = compare::words(&whole.line(IPV6).0);
-            ipv6.mask.iter_mut().zip(asked).for_each(|(mask, asked)| *mask |= asked);
+            add(&mut ipv6.mask, compare::words(&whole.line(IPV6).0), written_of_ipv6(by_nat));
         }
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.mask.iter_mut().zip(TUNNEL).for_each(|(mask, line)| *mask = mask.or(whole.line(line)));
         }
+        self.is_simple = self.hops.is_empty() && !by_nat;
         self.hops.push(Hop { metadata, recirc_id, next: FlowRef::of(next) });
         true
     }
@@ -330,11 +371,6 @@ const _: () = assert!(
 const CONN: usize = layout::CT_STATE.offset / 8;
 const PRESENCE: u64 = bits(layout::PRESENCE);
 
-/// Whether a key in a later pass is that of the same packet: nothing has changed but what `ct` and `recirc` write.
-pub(super) fn is_same_packet(first: &[u64; 8], later: &[u64; 8]) -> bool {
-    first.iter().zip(later).zip(WRITTEN).all(|((first, later), written)| (first ^ later) & !written == 0)
-}
-
 /// Whether a packet just received, or just out of a tunnel, may have an entry: TCP or UDP, not a fragment.
 pub(super) fn is_eligible(key: &PacketKey) -> bool {
     let proto = key.get(layout::NW_PROTO)[0];
@@ -355,7 +391,15 @@ mod tests {
 
     fn path(n: u64) -> Path {
         let first = FlowRef { id: FlowId(0), serial: n };
-        Path { mask: [u64::MAX; 8], key: [0; 8], ipv6: None, tunnel: None, first, hops: ArrayVec::new() }
+        Path {
+            mask: [u64::MAX; 8],
+            key: [0; 8],
+            ipv6: None,
+            tunnel: None,
+            is_simple: true,
+            first,
+            hops: ArrayVec::new(),
+        }
     }
 
     #[test]

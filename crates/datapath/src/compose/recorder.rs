@@ -1,6 +1,6 @@
 //! Recording paths: packets are followed from their first pass to their last, so that those behind them can replay it.
 
-use super::path::{Endpoints, FlowRef, HOPS_MAX, Path, is_same_packet};
+use super::path::{Endpoints, FlowRef, HOPS_MAX, Path};
 use crate::tunnel::push_and_output;
 use arrayvec::ArrayVec;
 use sluice_action::{Action, Ct};
@@ -115,8 +115,7 @@ impl Recording {
         let is_new_zone = self.path.hops().last().is_none_or(|hop| hop.metadata.zone != metadata.zone);
         let is_last = flow.verdict() != FlowVerdict::Actions || push_and_output(flow).is_some();
         let is_plain = is_last || only_ct(flow).is_some();
-        let is_same = is_same_packet(&self.words, &compare::words(&pass.key.lines[0].0));
-        if !is_new_zone || !is_plain || !is_same || !self.path.has_addresses_of(pass.key) {
+        if !is_new_zone || !is_plain || !self.path.is_same_packet(&self.words, &metadata, pass.key) {
             return None;
         }
         self.conns.try_push(conn).ok()?;

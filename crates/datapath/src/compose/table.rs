@@ -123,14 +123,6 @@ impl EntryTable {
         entry.and_then(|entry| entry.first.as_ref()).into_iter().chain(further)
     }
 
-    /// Prefetches the connections of an entry's further hops.
-    #[inline(always)]
-    pub fn prefetch_conns(&self, hint: PathHint) {
-        if let Some(further) = self.entry(hint).and_then(|entry| entry.further.as_deref()) {
-            further.iter().for_each(ConnRef::prefetch);
-        }
-    }
-
     /// Whether an entry of that hash would be inserted: always if there is a free way, else now and then.
     pub fn has_room(&mut self, hash: u64) -> bool {
         let Some(bucket) = self.bucket(self.home(hash)) else { return true };
