@@ -8,6 +8,7 @@ use crate::request::Checksums;
 use crate::tuple::{Endpoint, Tuple};
 use sluice_packet::headers::*;
 use sluice_packet::{Layers, checksum};
+use sluice_simd::Isa;
 use std::ops::Range;
 
 /// A packet's connection key, and where its headers are.
@@ -98,8 +99,11 @@ pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Conn
         return None;
     }
     let header = bytes.get(layers.l3..payload.l4)?;
-    let verify = checksums == Checksums::Unknown;
-    if verify && !ip.v6 && checksum::internet(header) != 0 {
+    let verify = match checksums {
+        Checksums::Unknown(isa) => Some(isa),
+        Checksums::Good | Checksums::Bad => None,
+    };
+    if verify.is_some() && !ip.v6 && checksum::internet(header) != 0 {
         return None;
     }
     let mut tuple = addresses(header, ip.v6, payload.proto, zone)?;
@@ -114,7 +118,7 @@ pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Conn
 /// Range of L4 header and payload, and the protocol, of a valid TCP or UDP packet over untagged IPv4 without options;
 /// `None` for all other packets, and wherever [`read`] returns `None`.
 #[inline]
-pub(crate) fn plain_l4_range_v4(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+pub(crate) fn plain_l4_range_v4(isa: Isa, bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     const L3: usize = ETHERNET_SIZE;
     const L4: usize = L3 + IPV4_SIZE;
 
@@ -138,13 +142,13 @@ pub(crate) fn plain_l4_range_v4(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     let pseudo = || checksum::native_sum(&header[12..]) + checksum::native_sum(&[0, header[9], high, low]);
     let is_sound = matches!(header[9], ip_proto::UDP | ip_proto::TCP)
         && lengths_fit(l4, header[9])
-        && (is_sum_free || checksum::finish(pseudo() + checksum::native_sum(l4)) == 0);
+        && (is_sum_free || checksum::finish(pseudo() + checksum::native_sum_by(isa, l4)) == 0);
     is_sound.then_some((L4..L3 + total, header[9]))
 }
 
 /// The same over untagged IPv6 without extension headers.
 #[inline]
-pub(crate) fn plain_l4_range_v6(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+pub(crate) fn plain_l4_range_v6(isa: Isa, bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     const L3: usize = ETHERNET_SIZE;
     const L4: usize = L3 + IPV6_SIZE;
 
@@ -164,7 +168,7 @@ pub(crate) fn plain_l4_range_v6(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     }
     // The pseudo header: both addresses, protocol, and the size of what the checksum covers, which is never absent.
     let pseudo = checksum::native_sum(&start[L3 + 8..L4]) + checksum::native_sum(&[0, proto, size[0], size[1]]);
-    (checksum::finish(pseudo + checksum::native_sum(l4)) == 0).then_some((L4..L4 + total, proto))
+    (checksum::finish(pseudo + checksum::native_sum_by(isa, l4)) == 0).then_some((L4..L4 + total, proto))
 }
 
 /// The tuple of an IP header, without ports.
@@ -181,8 +185,8 @@ pub(crate) fn addresses(header: &[u8], v6: bool, proto: u8, zone: u16) -> Option
 }
 
 /// Whether the L4 header is whole, its own lengths fit, and its checksum, if it is to be looked at, is right.
-fn is_sound(l4: &[u8], tuple: &Tuple, verify: bool) -> bool {
-    let is_sum_right = || !verify || sum_is_right(l4, tuple);
+fn is_sound(l4: &[u8], tuple: &Tuple, verify: Option<Isa>) -> bool {
+    let is_sum_right = || verify.is_none_or(|isa| sum_is_right(isa, l4, tuple));
     lengths_fit(l4, tuple.proto)
         && match tuple.proto {
             ip_proto::UDP => !tuple.v6 && l4[6..UDP_SIZE] == [0, 0] || is_sum_right(),
@@ -209,15 +213,17 @@ fn lengths_fit(l4: &[u8], proto: u8) -> bool {
 }
 
 /// Like Open vSwitch, ignores the final destination in a routing header.
-fn sum_is_right(l4: &[u8], tuple: &Tuple) -> bool {
-    let (src, dst) = (tuple.src.addr, tuple.dst.addr);
-    let v4 = |addr: [u8; 16]| [addr[0], addr[1], addr[2], addr[3]];
-    let covered = match tuple.proto {
+fn sum_is_right(isa: Isa, l4: &[u8], tuple: &Tuple) -> bool {
+    let pseudo = match tuple.proto {
         ip_proto::ICMP if !tuple.v6 => 0,
-        _ if tuple.v6 => checksum::pseudo_v6(src, dst, tuple.proto, l4.len() as u32),
-        _ => checksum::pseudo_v4(v4(src), v4(dst), tuple.proto, l4.len() as u16),
+        // Behind an IPv4 address there are zeros.
+        proto => {
+            let [high, low] = (l4.len() as u16).to_be_bytes();
+            let addresses = checksum::native_sum(&tuple.src.addr) + checksum::native_sum(&tuple.dst.addr);
+            addresses + checksum::native_sum(&[0, proto, high, low])
+        }
     };
-    checksum::finish(covered + checksum::sum(l4)) == 0
+    checksum::finish(pseudo + checksum::native_sum_by(isa, l4)) == 0
 }
 
 /// Fills in the ends from the L4 header. Returns whether the packet is an ICMP error.
@@ -298,7 +304,7 @@ mod tests {
         /// be mended and whose UDP checksum may be absent.
         #[test]
         fn plain_packets_are_those_that_are_read(
-            (tcp, payload, padding) in (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), 0..7usize),
+            (tcp, payload, padding) in (any::<bool>(), prop::collection::vec(any::<u8>(), 0..160), 0..7usize),
             change in prop::option::of((12..ETHERNET_SIZE + IPV6_SIZE + 21, any::<u8>())),
             (v6, mends, has_no_sum) in any::<(bool, bool, bool)>(),
         ) {
@@ -315,9 +321,10 @@ mod tests {
             if has_no_sum && !tcp {
                 bytes[l4 + 6..l4 + 8].fill(0);
             }
-            for (plain, is_v6) in [(plain_l4_range_v4(&bytes), false), (plain_l4_range_v6(&bytes), true)] {
+            let isa = Isa::best();
+            for (plain, is_v6) in [(plain_l4_range_v4(isa, &bytes), false), (plain_l4_range_v6(isa, &bytes), true)] {
                 let l4 = ETHERNET_SIZE + if is_v6 { IPV6_SIZE } else { IPV4_SIZE };
-                let read = read(&bytes, 0, Checksums::Unknown).filter(|key| key.l4 == l4 && key.tuple.v6 == is_v6);
+                let read = read(&bytes, 0, Checksums::default()).filter(|key| key.l4 == l4 && key.tuple.v6 == is_v6);
                 let is_plain = |key: &ConnKey| matches!(key.tuple.proto, ip_proto::TCP | ip_proto::UDP);
                 let want = read.filter(is_plain).map(|key| (key.l4..key.end, key.tuple.proto));
                 prop_assert_eq!(&plain, &want);

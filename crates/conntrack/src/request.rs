@@ -3,17 +3,23 @@
 use crate::connection::Connection;
 use sluice_flow::PacketKey;
 use sluice_packet::Packet;
+use sluice_simd::Isa;
 
 /// What is known about a packet's checksums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// Nothing: compute them.
-    #[default]
-    Unknown,
+    /// Nothing: compute them, by this instruction set.
+    Unknown(Isa),
     /// They are right, or will be put right when the packet is sent.
     Good,
     /// One is wrong.
     Bad,
+}
+
+impl Default for Checksums {
+    fn default() -> Self {
+        Checksums::Unknown(Isa::SCALAR)
+    }
 }
 
 /// Time and randomness, which the tracker never obtains itself, and what is known about the packet's checksums.

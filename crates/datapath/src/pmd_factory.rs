@@ -19,8 +19,8 @@ use crate::tx::TxPorts;
 use crate::upcall::Upcalls;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, tsc_hz};
-use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::{DATAGRAM_MAX, Fragments};
+use sluice_conntrack::{ConnCache, Conntrack};
 use sluice_flow_cache::MegaflowTable;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_simd::{HashKey, hash::splitmix64};
@@ -53,7 +53,7 @@ impl PmdFactory {
         let caches = Caches::new(&control.settings, &mut control.seed);
         shared.cache_memory().replace(&caches);
         let levels = Levels::new(&self.secret, &control.settings, caches);
-        let composer = Composer::new(&self.secret, self.conntrack.clone(), control.settings.composed);
+        let composer = Composer::new(&self.secret, self.conntrack.clone(), &control.settings);
         let reassembly = Reassembly::new(self.fragments.clone(), scratch);
         let mut random = splitmix64(&mut control.seed);
         let mut tx = TxPorts::default();
@@ -67,7 +67,13 @@ impl PmdFactory {
         }
         let executor = Executor {
             tx,
-            tracking: Tracking::new(self.conntrack.clone(), self.config.connection_tables.cached, reassembly, random),
+            tracking: Tracking {
+                conntrack: self.conntrack.clone(),
+                conn_cache: ConnCache::new(self.config.connection_tables.cached),
+                reassembly,
+                isa: control.settings.vector,
+                random,
+            },
             recirc: RecircQueue::new(self.config.recirculations),
             deferred: Box::default(),
             meters: PmdMeters::new(self.meters.clone()),

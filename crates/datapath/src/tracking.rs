@@ -15,6 +15,7 @@ use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::layout;
 use sluice_flow_cache::Hits;
 use sluice_packet::{BATCH_MAX, Packet};
+use sluice_simd::Isa;
 use sluice_simd::hash::splitmix64;
 use std::sync::Arc;
 
@@ -24,7 +25,10 @@ pub(crate) struct Tracking {
     /// Connections that this PMD met lately.
     pub conn_cache: ConnCache,
     pub reassembly: Reassembly,
-    random: u64,
+    /// What checksums are computed by.
+    pub isa: Isa,
+    /// The state of its random numbers.
+    pub random: u64,
 }
 
 /// What became of a packet that met a `ct`, if it was a fragment.
@@ -38,13 +42,8 @@ pub(crate) enum Gathered<'k> {
 }
 
 impl Tracking {
-    /// `cached`: the connections that it keeps at hand.
-    pub fn new(conntrack: Arc<Conntrack>, cached: usize, reassembly: Reassembly, random: u64) -> Self {
-        Tracking { conntrack, conn_cache: ConnCache::new(cached), reassembly, random }
-    }
-
     fn input(&mut self, now_ms: u64) -> CtInput {
-        CtInput { now_ms, entropy: splitmix64(&mut self.random), checksums: Checksums::Unknown }
+        CtInput { now_ms, entropy: splitmix64(&mut self.random), checksums: Checksums::Unknown(self.isa) }
     }
 
     /// Finds the packet's connection, or makes it; writes its state into the key and translates the packet.
@@ -82,7 +81,7 @@ impl Tracking {
         let mut lookups = [LookupRef::NONE; BATCH_MAX];
         let packets = batch.packets.iter().zip(batch.keys.iter());
         for ((lookup, (packet, key)), (ct, _)) in lookups.iter_mut().zip(packets).zip(&requests) {
-            *lookup = self.conntrack.extract(&self.conn_cache, packet, key, ct.zone, Checksums::Unknown);
+            *lookup = self.conntrack.extract(&self.conn_cache, packet, key, ct.zone, Checksums::Unknown(self.isa));
         }
         for lookup in &lookups[..n] {
             self.conntrack.prefetch(&self.conn_cache, lookup);

@@ -108,7 +108,7 @@ impl Walk {
     #[inline]
     fn pass<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> bool {
         context.clock.progress().enter(Activity::Lookup);
-        self.composer.find(self.levels.isa(), batch, context);
+        self.composer.find(batch, context);
         context.clock.mark(Stage::Composed);
         self.levels.lookup(batch, context);
         self.composer.record(batch, &self.executor.tracking, context);

@@ -1,34 +1,25 @@
 //! Checksums: the Internet checksum (RFC 1071), its incremental update (RFC 1624), and SCTP's CRC32c.
 
+use sluice_simd::{Isa, words};
+
 /// The ones' complement sum of bytes as big-endian 16-bit words, to be folded and complemented by [`finish`].
 ///
 /// An odd last byte counts as the high half of a word, so only the last of several byte ranges may be odd.
 pub fn sum(bytes: &[u8]) -> u64 {
-    // A ones' complement sum may use wider words, since 2^16 is 1 modulo 2^16 - 1. A 64-bit sum of four bytes at a time
-    // cannot overflow below 2^32 words.
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    sum + u64::from(u32::from_be_bytes(last))
+    fold(native_sum(bytes)).to_be().into()
 }
 
 /// The same sum with the bytes of each word in the machine's order, which costs less. It is zero, folded, when [`sum`] is:
 /// a ones' complement sum is right in either order. Sums in one order are added up with sums in the same.
 #[inline]
 pub fn native_sum(bytes: &[u8]) -> u64 {
-    let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words.iter().fold(0, |sum, word| sum + halves(u64::from_ne_bytes(*word)));
-    if rest.is_empty() {
-        return sum;
-    }
-    // The rest is loaded with bytes before it, which are shifted out: copying it would be a call.
-    let last = match bytes.last_chunk::<8>() {
-        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
-        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    sum + halves(u64::from_ne_bytes(last.to_le_bytes()))
+    native_sum_by(Isa::SCALAR, bytes)
+}
+
+/// [`native_sum`] by an instruction set, which long packets gain from.
+#[inline]
+pub fn native_sum_by(isa: Isa, bytes: &[u8]) -> u64 {
+    words::sum(isa, bytes)
 }
 
 /// Turns a sum into the checksum field's value.

@@ -7,6 +7,7 @@ use sluice_simd::hash::{self, HashKey, splitmix64};
 use sluice_simd::hints::{self, Hints};
 use sluice_simd::isa::Kernel;
 use sluice_simd::vector_ops::{NOWHERE, Permutation, SOURCE, TOGETHER};
+use sluice_simd::words;
 use sluice_simd::{Isa, VectorOps, tsc};
 use std::hint::black_box;
 
@@ -14,6 +15,9 @@ use std::hint::black_box;
 const BATCH: usize = 32;
 /// Lines of a table that stays in the first-level cache, and of one that does not.
 const TABLES: [usize; 2] = [256, 1 << 14];
+
+/// Sizes of L4 packets whose words are added up.
+const SIZES: [usize; 4] = [26, 200, 492, 1480];
 
 /// A batch of lines.
 type Lines = [[u8; 64]; BATCH];
@@ -89,7 +93,7 @@ impl Kernel for Permutes<'_> {
 }
 
 /// Random words.
-fn words(state: &mut u64) -> [[u64; 8]; BATCH] {
+fn random_words(state: &mut u64) -> [[u64; 8]; BATCH] {
     std::array::from_fn(|_| std::array::from_fn(|_| splitmix64(state)))
 }
 
@@ -122,7 +126,7 @@ fn main() {
     println!("TSC cycles an item, fastest (median) of {rounds} rounds of 200 batches of {BATCH}");
     let mut state = 1;
     let key = HashKey::from_seed(7);
-    let (keys, masks) = (words(&mut state), words(&mut state));
+    let (keys, masks) = (random_words(&mut state), random_words(&mut state));
     let mut wanted: [[u64; 8]; BATCH] = std::array::from_fn(|i| std::array::from_fn(|w| keys[i][w] & masks[i][w]));
     wanted.iter_mut().step_by(3).for_each(|words| words[5] ^= masks[0][0] | 1);
     let lines = bytes(&keys);
@@ -145,6 +149,12 @@ fn main() {
         isa.run(Permutes(black_box(&lines), &mut permuted));
         black_box(&permuted);
     });
+    let packets: Vec<[u8; 1480]> = (0..BATCH).map(|_| std::array::from_fn(|_| splitmix64(&mut state) as u8)).collect();
+    for size in SIZES {
+        time(&format!("sum of the words of {size} bytes"), rounds, |isa| {
+            black_box(packets.iter().fold(0, |sum: u64, packet| sum ^ words::sum(isa, black_box(&packet[..size]))));
+        });
+    }
     for lines in TABLES {
         let table: Vec<Hints> = (0..lines)
             .map(|_| Hints {

@@ -7,7 +7,7 @@
 //! There are two ways to use an instruction set. Code that processes packets in a loop is a [`Kernel`](isa::Kernel): it
 //! is written once, compiled for each instruction set by [`Isa::run`], and receives that set's [`VectorOps`]. So the
 //! choice is made once a batch, and the operations are inlined into the loop. Operations that process a whole batch
-//! themselves ([`hints::find`], [`rows::intersect`]) take an [`Isa`].
+//! themselves ([`hints::find`], [`rows::intersect`], [`words::sum`]) take an [`Isa`].
 #![deny(unsafe_code)]
 
 pub mod cache_size;
@@ -23,6 +23,7 @@ pub mod signature;
 #[allow(unsafe_code)]
 pub mod tsc;
 pub mod vector_ops;
+pub mod words;
 
 pub use hash::HashKey;
 pub use isa::Isa;

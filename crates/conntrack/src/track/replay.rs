@@ -19,6 +19,7 @@ use sluice_action::ct::NatTarget;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::Packet;
 use sluice_packet::headers::{ETHERNET_SIZE, ip_proto};
+use sluice_simd::Isa;
 use std::sync::Arc;
 
 /// A packet's connection, for later packets of the same tuple in the same zone.
@@ -138,12 +139,12 @@ impl CtMetadata {
 /// Where the headers are of a packet that has a tuple of its own. Out of line: in line it costs each packet over plain IPv4
 /// some instructions, too.
 #[inline(never)]
-fn headers_of_any(bytes: &[u8]) -> Option<(HeadersAt, u8)> {
-    if let Some((l4, proto)) = conn_key::plain_l4_range_v6(bytes) {
+fn headers_of_any(isa: Isa, bytes: &[u8]) -> Option<(HeadersAt, u8)> {
+    if let Some((l4, proto)) = conn_key::plain_l4_range_v6(isa, bytes) {
         let at = HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP };
         return Some((at, proto));
     }
-    let conn_key = conn_key::read(bytes, 0, Checksums::Unknown).filter(|conn_key| !conn_key.related)?;
+    let conn_key = conn_key::read(bytes, 0, Checksums::Unknown(isa)).filter(|conn_key| !conn_key.related)?;
     let ConnKey { l3, l4, end, tuple, .. } = conn_key;
     Some((HeadersAt { l3, l4, end, is_tcp: tuple.proto == ip_proto::TCP }, tuple.proto))
 }
@@ -207,15 +208,15 @@ impl Conntrack {
     }
 
     /// Where the headers are of a packet, if it may be replayed: valid TCP or UDP that neither opens nor closes a
-    /// connection.
+    /// connection. Checksums are computed by this instruction set.
     #[inline(always)]
-    pub fn headers_at(packet: &Packet) -> Option<HeadersAt> {
+    pub fn headers_at(isa: Isa, packet: &Packet) -> Option<HeadersAt> {
         let bytes = packet.bytes();
-        let (at, proto) = match conn_key::plain_l4_range_v4(bytes) {
+        let (at, proto) = match conn_key::plain_l4_range_v4(isa, bytes) {
             Some((l4, proto)) => {
                 (HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP }, proto)
             }
-            None => headers_of_any(bytes)?,
+            None => headers_of_any(isa, bytes)?,
         };
         match proto {
             ip_proto::UDP => Some(at),

@@ -9,7 +9,7 @@ use super::table::EntryTable;
 use crate::batch::{Batch, PathHint};
 use crate::context::Context;
 use crate::first_index::HashKind;
-use crate::settings::Level;
+use crate::settings::{Level, Settings};
 use crate::tracking::{Tracking, count_outcome};
 use arrayvec::ArrayVec;
 use sluice_conntrack::{Conntrack, CtPacket, Diverged, HeadersAt};
@@ -28,6 +28,7 @@ pub(crate) struct Composer {
     secret: HashKey,
     conntrack: Arc<Conntrack>,
     level: Level,
+    isa: Isa,
     table: EntryTable,
     paths: Paths,
     recorder: PathRecorder,
@@ -60,11 +61,12 @@ struct Route<'a, 'g> {
 
 impl Composer {
     /// Without entries, and without memory until there are some.
-    pub fn new(secret: &HashKey, conntrack: Arc<Conntrack>, level: Level) -> Self {
+    pub fn new(secret: &HashKey, conntrack: Arc<Conntrack>, settings: &Settings) -> Self {
         Composer {
             secret: secret.clone(),
             conntrack,
-            level,
+            level: settings.composed,
+            isa: settings.vector,
             table: EntryTable::default(),
             paths: Paths::default(),
             recorder: PathRecorder::default(),
@@ -75,10 +77,10 @@ impl Composer {
         }
     }
 
-    /// Changes whether it is used. Off, it has no memory.
-    pub fn set_level(&mut self, level: Level) {
-        self.level = level;
-        if level == Level::Off {
+    /// Changes whether it is used, and the instruction set. Off, it has no memory.
+    pub fn set(&mut self, settings: &Settings) {
+        (self.level, self.isa) = (settings.composed, settings.vector);
+        if self.level == Level::Off {
             self.clear();
         }
     }
@@ -91,14 +93,14 @@ impl Composer {
     /// Finds the paths of packets just received or just out of a tunnel: these are `composed` afterwards, and their hit
     /// is the path's first megaflow. Packets just received whose header goes as that of the last ones did are `known`.
     #[inline]
-    pub fn find<'g>(&mut self, isa: Isa, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+    pub fn find<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         (batch.known, batch.composed, batch.diverged) = (BatchMask::NONE, BatchMask::NONE, BatchMask::NONE);
         batch.sampled = BatchMask::NONE;
         if !batch.begins_path {
             return;
         }
         if !batch.is_recirculated {
-            self.pops.find(isa, batch, context);
+            self.pops.find(self.isa, batch, context);
         }
         if batch.known == batch.all() || self.table.is_empty() {
             return;
@@ -107,7 +109,7 @@ impl Composer {
             return;
         }
         self.has_ipv6 = batch.keys[..batch.packets.len()].iter().any(|key| key.has_line(IPV6));
-        self.has_others = isa.run(Find { composer: self, batch, flows: context.flows });
+        self.has_others = self.isa.run(Find { composer: self, batch, flows: context.flows });
         let of = |packets: BatchMask| Found {
             packets: packets.len() as u32,
             found: BatchMask(packets.0 & batch.composed.0).len() as u32,
@@ -354,7 +356,7 @@ impl Composer {
         context: &mut Context<'_, 'g>,
     ) -> Replay<'g> {
         let Route { path, last } = route;
-        let Some(at) = Conntrack::headers_at(replayed.packet) else { return Replay::Refused };
+        let Some(at) = Conntrack::headers_at(self.isa, replayed.packet) else { return Replay::Refused };
         if self.has_ipv6 && replayed.key.has_line(IPV6) && !self.has_addresses(hint, path, replayed.key) {
             return Replay::Refused;
         }

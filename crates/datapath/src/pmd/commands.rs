@@ -51,7 +51,8 @@ impl Pmd {
             }
             PmdCommand::SetUpcall(upcall) => self.walk.upcalls.tables = upcall,
             PmdCommand::SetSettings { settings, caches, tuner, into } => {
-                self.walk.composer.set_level(settings.composed);
+                self.walk.composer.set(&settings);
+                self.walk.executor.tracking.isa = settings.vector;
                 let replaced = self.walk.levels.set(&settings, *caches);
                 self.rxqs.iter_mut().for_each(|rxq| rxq.tuner = tuner.clone());
                 let _ = into.send(replaced);
