@@ -11,7 +11,7 @@
 //! an iteration costs besides its bursts, a fence and two clocks among it, is then shared by several bursts.
 //!
 //! **Surcharge.** The rest of that cost is not mutual: a queue whose packets are dearer brings more lines in and evicts
-//! more of the others' from the shared caches. So the dearer of two queues is charged up to a quarter more than its
+//! more of the others' from the shared caches. So the dearer of two queues is charged up to half as much again as its
 //! cycles, and a queue that offers half its solo maximum is served in full. Only full bursts show what a queue's
 //! packets cost: in a small burst each packet is dear because it is alone.
 
@@ -30,13 +30,18 @@ const QUANTUM_ALONE: u64 = 10_000;
 /// Packets of full bursts in a cost sample: enough that a few misses do not dominate it.
 const SAMPLE: u32 = 4096;
 
+/// A queue counts for what the others are charged until it has been polled in vain this often. One that is served in full is
+/// empty after most of its bursts.
+const EMPTY_POLLS: u8 = 64;
+
 /// A high cost is forgotten over this many samples: some 20 ms at full rate.
 const DECAY: u64 = 64;
 
 /// A queue is charged at most `CHARGED_MAX` for `CHARGED` cycles. A queue with good reasons for dear packets still gets
-/// four ninths.
-const CHARGED_MAX: u64 = 5;
-const CHARGED: u64 = 4;
+/// two fifths. The other has a tenth more than the half that it may offer: with less to spare its ring is always full, and
+/// each packet waits for all of it.
+const CHARGED_MAX: u64 = 3;
+const CHARGED: u64 = 2;
 
 /// What a receive queue has been charged: its virtual time. Unlike the counter of deficit round robin, a larger value means less
 /// service: the queue is ahead by what it exceeds the least charged active queue.
@@ -46,6 +51,8 @@ pub(crate) struct Deficit {
     charged: u64,
     /// It gave packets when it was last polled.
     is_active: bool,
+    /// Polls since it last gave packets.
+    empty_polls: u8,
     cost: Cost,
 }
 
@@ -74,7 +81,7 @@ impl Cost {
         }
     }
 
-    /// What a queue of this cost is charged for `cycles` if the packets of the cheapest active queue cost `cheapest`.
+    /// What a queue of this cost is charged for `cycles` if the packets of the cheapest queue cost `cheapest`.
     fn charge(&self, cycles: u64, cheapest: u64) -> u64 {
         if self.known <= cheapest {
             return cycles;
@@ -89,7 +96,7 @@ pub(crate) struct RxqScheduler {
     /// What the least charged active queue has been charged.
     floor: u64,
     active: usize,
-    /// The least [`Cost`] of an active queue; `u64::MAX` if none is known.
+    /// The least [`Cost`] of a queue that lately gave packets; `u64::MAX` if none is known.
     cheapest: u64,
     /// The highest floor so far. A queue that becomes active has at least this charged, less [`AHEAD_MAX`]: it cannot
     /// save cycles that it did not need, and queues that were alone owe it nothing. A queue that was empty for a moment
@@ -102,10 +109,12 @@ impl RxqScheduler {
     #[inline]
     pub fn begin_round<'a>(&mut self, queues: impl Iterator<Item = &'a Deficit>) {
         let mut round = RxqScheduler { floor: u64::MAX, active: 0, cheapest: u64::MAX, served: self.served };
-        for queue in queues.filter(|queue| queue.is_active) {
-            round.floor = round.floor.min(queue.charged);
-            round.active += 1;
-            if queue.cost.known != 0 {
+        for queue in queues {
+            if queue.is_active {
+                round.floor = round.floor.min(queue.charged);
+                round.active += 1;
+            }
+            if queue.cost.known != 0 && queue.empty_polls < EMPTY_POLLS {
                 round.cheapest = round.cheapest.min(queue.cost.known);
             }
         }
@@ -142,6 +151,7 @@ impl RxqScheduler {
     #[inline]
     pub fn note_empty(&self, queue: &mut Deficit) {
         queue.is_active = false;
+        queue.empty_polls = queue.empty_polls.saturating_add(1);
     }
 
     /// Charges a queue for a burst of `packets` that took `cycles`.
@@ -150,7 +160,7 @@ impl RxqScheduler {
         if !queue.is_active {
             queue.charged = queue.charged.max(self.served.saturating_sub(AHEAD_MAX));
         }
-        queue.is_active = true;
+        (queue.is_active, queue.empty_polls) = (true, 0);
         queue.charged += queue.cost.charge(cycles, self.cheapest);
         if packets == BATCH_MAX {
             queue.cost.note(cycles);
@@ -178,12 +188,18 @@ mod tests {
         lost: u64,
         bursts: u64,
         got: u64,
+        /// Bursts that waited for longer than [`LATE`].
+        late: u64,
     }
+
+    /// 50 µs at 2.8 GHz.
+    const LATE: u64 = 140_000;
 
     const RING: u64 = 64;
 
-    /// Cycles after which the cost of every queue is known; packets lost before do not count.
-    const LEARNED: u64 = 80_000_000;
+    /// Cycles after which the cost of every queue is known, and what waited until then is gone; what was lost or late before
+    /// does not count.
+    const LEARNED: u64 = 160_000_000;
 
     impl Queue {
         /// One that always has a burst.
@@ -199,6 +215,7 @@ mod tests {
                 lost: 0,
                 bursts: 0,
                 got: 0,
+                late: 0,
             }
         }
 
@@ -252,6 +269,8 @@ mod tests {
                         }
                         let cost = queue.next() + if last == i { 0 } else { queue.cold };
                         (last, gave, now) = (i, true, now + cost);
+                        let came = (queue.come - queue.waiting + 1) * queue.every;
+                        queue.late += u64::from(now >= LEARNED && now.saturating_sub(came) > LATE);
                         queue.waiting -= 1;
                         queue.bursts += 1;
                         queue.got += cost;
@@ -277,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_dear_packets_is_charged_a_quarter_more_at_most() {
-        let [dear, cheap] = run([Queue::full(100_000), Queue::full(1000)], 900_000_000).map(|queue| queue.got);
-        assert!(dear.abs_diff(400_000_000) < 20_000_000 && cheap.abs_diff(500_000_000) < 20_000_000, "{dear} {cheap}");
+    fn a_queue_of_dear_packets_is_charged_half_as_much_again_at_most() {
+        let [dear, cheap] = run([Queue::full(100_000), Queue::full(1000)], 1_000_000_000).map(|queue| queue.got);
+        assert!(dear.abs_diff(400_000_000) < 20_000_000 && cheap.abs_diff(600_000_000) < 20_000_000, "{dear} {cheap}");
         let [a, b] = run([Queue::full(4400), Queue::full(4000)], 210_000_000).map(|queue| queue.got);
         assert!((a * 11).abs_diff(b * 10) < 20_000_000, "a tenth dearer: {a} {b}");
     }
@@ -336,9 +355,9 @@ mod tests {
     }
 
     proptest! {
-        /// What the issue asks: of half of what the PMD would carry for a queue alone at most a twentieth is lost
-        /// beside one that has no end, sets the other's packets back by up to a twentieth, and is dear itself, or dear
-        /// and cheap in scheduler.
+        /// Of half of what the PMD would carry for a queue alone nothing is lost, beside one that has no end, makes the other's
+        /// packets dearer by up to a twentieth, and is dear itself, or dear and cheap in turn. If none of its bursts takes longer than
+        /// a quantum, one of the other's in a hundred is late at most.
         #[test]
         fn half_of_a_lone_maximum_is_carried(
             cost in 2000u64..5000, dearer in 0u64..20, cold in 0u64..25, attacker in 130u64..1500,
@@ -348,13 +367,14 @@ mod tests {
                 cold: cost * cold / 100, cost: cost + cost * dearer / 400, every: 2 * (cost + 10), ..Queue::full(0)
             };
             let attacker = Queue { cold: cost, stretch, ..Queue::full(cost * attacker / 100) };
+            let has_long_bursts = attacker.cost + attacker.cold > QUANTUM;
             let [victim, _] = if order {
-                run([victim, attacker], 240_000_000)
+                run([victim, attacker], 320_000_000)
             } else {
-                let [attacker, victim] = run([attacker, victim], 240_000_000);
+                let [attacker, victim] = run([attacker, victim], 320_000_000);
                 [victim, attacker]
             };
-            prop_assert!(victim.lost * 20 <= victim.come, "{victim:?}");
+            prop_assert!(victim.lost == 0 && (has_long_bursts || victim.late * 100 <= victim.bursts), "{victim:?}");
         }
 
         /// The surcharge bounds what a queue gets from below, whatever the others send.
@@ -363,7 +383,7 @@ mod tests {
             let cycles = 400_000_000;
             let queues = run(costs.map(Queue::full), cycles);
             for queue in queues {
-                // Four parts beside three of five, less a quantum and one wait.
+                // Two parts beside three of three, less a quantum and one wait.
                 let least = cycles * CHARGED / (CHARGED + 3 * CHARGED_MAX) - 4_000_000;
                 prop_assert!(queue.got >= least, "{queues:?}");
             }
