@@ -377,6 +377,19 @@ mod tests {
             prop_assert!(victim.lost == 0 && (has_long_bursts || victim.late * 100 <= victim.bursts), "{victim:?}");
         }
 
+        /// Where the other's packets cost three times as much and more, it may make these dearer by up to a tenth.
+        #[test]
+        fn a_dear_queue_may_make_packets_a_tenth_dearer(
+            cost in 2000u64..5000, dearer in 20u64..40, cold in 0u64..60, attacker in 300u64..1500, order: bool,
+        ) {
+            let victim = Queue {
+                cold: cost * cold / 100, cost: cost + cost * dearer / 400, every: 2 * (cost + 10), ..Queue::full(0)
+            };
+            let attacker = Queue { cold: cost, ..Queue::full(cost * attacker / 100) };
+            let victim = if order { run([victim, attacker], 320_000_000)[0] } else { run([attacker, victim], 320_000_000)[1] };
+            prop_assert!(victim.lost == 0, "{victim:?}");
+        }
+
         /// The surcharge bounds what a queue gets from below, whatever the others send.
         #[test]
         fn each_gets_its_share(costs in prop::array::uniform4(1000u64..60_000)) {
