@@ -374,10 +374,11 @@ mod tests {
                 let [attacker, victim] = run([attacker, victim], 320_000_000);
                 [victim, attacker]
             };
-            prop_assert!(victim.lost == 0 && (has_long_bursts || victim.late * 100 <= victim.bursts), "{victim:?}");
+            // Late ones are counted in the second half of the run.
+            prop_assert!(victim.lost == 0 && (has_long_bursts || victim.late * 200 <= victim.bursts), "{victim:?}");
         }
 
-        /// Where the other's packets cost three times as much and more, it may make these dearer by up to a tenth.
+        /// Nothing is lost, either, if the other's packets cost three times as much or more and make these dearer by up to a tenth.
         #[test]
         fn a_dear_queue_may_make_packets_a_tenth_dearer(
             cost in 2000u64..5000, dearer in 20u64..40, cold in 0u64..60, attacker in 300u64..1500, order: bool,
