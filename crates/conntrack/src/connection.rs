@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// directions have a packet at the same moment.
 ///
 /// Shape: expiry, state and its lock are in the first cache line. A packet that is replayed touches nothing else, unless it
-/// has a mark, a label or IPv6 addresses.
+/// has a mark, a label, IPv6 addresses or NAT.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Connection {

@@ -109,11 +109,8 @@ fn put(bytes: &mut [u8], at: usize, new: &[u8], sums: [Option<CoveringSum>; 2]) 
     field.copy_from_slice(new);
     for sum in sums.into_iter().flatten() {
         let Some(field) = bytes.get_mut(sum.at..).and_then(|rest| rest.first_chunk_mut::<2>()) else { continue };
-        let before = u16::from_be_bytes(*field);
-        if sum.is_udp && before == 0 {
-            continue;
-        }
-        let after = checksum::update(before, &old[..new.len()], new);
-        *field = if sum.is_udp && after == 0 { 0xffffu16 } else { after }.to_be_bytes();
+        let (before, change) = (u16::from_be_bytes(*field), checksum::change(&old[..new.len()], new));
+        let apply = if sum.is_udp { checksum::apply_udp } else { checksum::apply };
+        *field = apply(before, change).to_be_bytes();
     }
 }

@@ -58,11 +58,7 @@ fn translate_plain(
     }
     match as_seen.proto {
         ip_proto::TCP => put_checksum(bytes, l4 + 16, |old| checksum::apply(old, change)),
-        _ => put_checksum(bytes, l4 + 6, |old| match old {
-            0 => 0, // The sender computed no checksum.
-            // Zero would mean that there is no checksum, so it is written as all ones.
-            _ => Some(checksum::apply(old, change)).filter(|new| *new != 0).unwrap_or(0xffff),
-        }),
+        _ => put_checksum(bytes, l4 + 6, |old| checksum::apply_udp(old, change)),
     }
     key.set(span, &addr[..span.size]);
     key.set(layout::TP_SRC, &src);

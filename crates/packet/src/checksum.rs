@@ -66,6 +66,15 @@ pub fn apply(checksum: u16, change: u64) -> u16 {
     !fold(u64::from(!checksum) + change)
 }
 
+/// The same of UDP, whose zero says that the sender computed none: it stays so, and a sum of zero is written as all ones.
+#[inline]
+pub fn apply_udp(checksum: u16, change: u64) -> u16 {
+    match checksum {
+        0 => 0,
+        _ => Some(apply(checksum, change)).filter(|new| *new != 0).unwrap_or(u16::MAX),
+    }
+}
+
 /// The sum of a few 16-bit words.
 #[inline]
 fn sum_of_words(bytes: &[u8]) -> u64 {

@@ -60,7 +60,7 @@ pub struct HeadersAt {
     l4: usize,
     /// Where the IP packet ends.
     end: usize,
-    is_tcp: bool,
+    proto: u8,
 }
 
 /// Lines of a connection up to the end of its tuples.
@@ -139,14 +139,13 @@ impl CtMetadata {
 /// Where the headers are of a packet that has a tuple of its own. Out of line: in line it costs each packet over plain IPv4
 /// some instructions, too.
 #[inline(never)]
-fn headers_of_any(isa: Isa, bytes: &[u8]) -> Option<(HeadersAt, u8)> {
+fn headers_of_any(isa: Isa, bytes: &[u8]) -> Option<HeadersAt> {
     if let Some((l4, proto)) = conn_key::plain_l4_range_v6(isa, bytes) {
-        let at = HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP };
-        return Some((at, proto));
+        return Some(HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, proto });
     }
     let conn_key = conn_key::read(bytes, 0, Checksums::Unknown(isa)).filter(|conn_key| !conn_key.related)?;
     let ConnKey { l3, l4, end, tuple, .. } = conn_key;
-    Some((HeadersAt { l3, l4, end, is_tcp: tuple.proto == ip_proto::TCP }, tuple.proto))
+    Some(HeadersAt { l3, l4, end, proto: tuple.proto })
 }
 
 impl Conntrack {
@@ -212,13 +211,11 @@ impl Conntrack {
     #[inline(always)]
     pub fn headers_at(isa: Isa, packet: &Packet) -> Option<HeadersAt> {
         let bytes = packet.bytes();
-        let (at, proto) = match conn_key::plain_l4_range_v4(isa, bytes) {
-            Some((l4, proto)) => {
-                (HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, is_tcp: proto == ip_proto::TCP }, proto)
-            }
+        let at = match conn_key::plain_l4_range_v4(isa, bytes) {
+            Some((l4, proto)) => HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, proto },
             None => headers_of_any(isa, bytes)?,
         };
-        match proto {
+        match at.proto {
             ip_proto::UDP => Some(at),
             ip_proto::TCP => (bytes[at.l4..at.end][FLAGS_AT] & (OPEN_OR_CLOSE | ACK) == ACK).then_some(at),
             _ => None,
@@ -237,7 +234,7 @@ impl Conntrack {
         now_ms: u64,
     ) -> Result<(), Diverged<'c>> {
         let connection = &*conn_ref.0;
-        let settled = if at.is_tcp { None } else { connection.update_settled(now_ms) };
+        let settled = if at.proto == ip_proto::TCP { None } else { connection.update_settled(now_ms) };
         let update = settled.unwrap_or_else(|| {
             let l4 = &to.packet.bytes()[at.l4..at.end];
             connection.update(l4, expected.reply, self.checks_tcp_seq(), now_ms)

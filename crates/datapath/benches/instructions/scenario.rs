@@ -36,6 +36,13 @@ const SUBTABLES: u8 = 20;
 const FLOWS: u16 = 240;
 const CONNECTIONS: u16 = 32;
 
+/// A scenario in which composed entries answer all packets of a few connections.
+const fn composed(name: &'static str, way: Way, rules: fn() -> String, traffic: fn() -> Traffic) -> Scenario {
+    let settings = Settings { composed: Level::On, ..Settings::BARE };
+    let answers = |counted: &Snapshot| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]);
+    Scenario { name, way, settings, rules, traffic, packets: 1 << 14, answers }
+}
+
 /// A scenario in which one cache answers all packets of a few flows.
 const fn cached(name: &'static str, settings: Settings, answers: fn(&Snapshot) -> bool) -> Scenario {
     Scenario { name, way: Way::Plain, settings, rules: rule_a_subtable, traffic: flows, packets: 1 << 14, answers }
@@ -71,24 +78,8 @@ pub const SCENARIOS: &[Scenario] = &[
             counted[Counter::MegaflowHits] == 2 * counted[Counter::Received] && counted[Counter::ComposedHits] == 0
         },
     },
-    Scenario {
-        name: "composed-connection",
-        way: Way::Plain,
-        settings: Settings { composed: Level::On, ..Settings::BARE },
-        rules: firewall,
-        traffic: connections,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
-    },
-    Scenario {
-        name: "translated-connection",
-        way: Way::Plain,
-        settings: Settings { composed: Level::On, ..Settings::BARE },
-        rules: translating_firewall,
-        traffic: translated_connections,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
-    },
+    composed("composed-connection", Way::Plain, firewall, connections),
+    composed("translated-connection", Way::Plain, translating_firewall, translated_connections),
     Scenario {
         name: "flow-setup",
         way: Way::Plain,
@@ -128,24 +119,8 @@ pub const SCENARIOS: &[Scenario] = &[
             nearly(counted[Counter::EmcHits], received) && nearly(counted[Counter::ComposedHits], received)
         },
     },
-    Scenario {
-        name: "connection-encap",
-        way: Way::Encap,
-        settings: Settings { composed: Level::On, ..Settings::BARE },
-        rules: firewall,
-        traffic: connections,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
-    },
-    Scenario {
-        name: "connection-decap",
-        way: Way::Decap,
-        settings: Settings { composed: Level::On, ..Settings::BARE },
-        rules: firewall,
-        traffic: encapsulated_connections,
-        packets: 1 << 14,
-        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
-    },
+    composed("connection-encap", Way::Encap, firewall, connections),
+    composed("connection-decap", Way::Decap, firewall, encapsulated_connections),
 ];
 
 /// A cache may have no place for a few flows.

@@ -157,11 +157,7 @@ fn rewrite<const N: usize>(bytes: &mut [u8], span: &FieldSpan, value: &[u8], mas
     for sum in span.sums.iter().flatten() {
         match *sum {
             CoveringSum::Internet { at } => put_checksum(bytes, at, |old| checksum::apply(old, change)),
-            CoveringSum::Udp { at } => put_checksum(bytes, at, |old| match old {
-                0 => 0, // The sender computed no checksum.
-                // Zero would mean that there is no checksum, so it is written as all ones.
-                _ => Some(checksum::apply(old, change)).filter(|new| *new != 0).unwrap_or(0xffff),
-            }),
+            CoveringSum::Udp { at } => put_checksum(bytes, at, |old| checksum::apply_udp(old, change)),
             CoveringSum::Sctp { l4, end } => {
                 let behind = end.saturating_sub(span.at + N);
                 put_crc(bytes, l4 + 8, checksum::crc32c_difference(&before, &after, behind));
