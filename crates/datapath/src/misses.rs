@@ -83,14 +83,14 @@ impl Misses {
             MissBudget::Auto => contended.then_some(AUTO_PER_MILLE),
             MissBudget::PerMille(per_mille) => Some(per_mille),
         };
-        let passed = now.saturating_sub(bucket.filled).min(BUCKET_CYCLES as u64) as i64;
+        let passed = i64::try_from(now.saturating_sub(bucket.filled)).unwrap_or(i64::MAX);
         bucket.filled = now;
         self.tokens = match per_mille {
             None => i64::MAX,
             Some(share) => {
                 let (share, full) = (i64::from(share), BUCKET_CYCLES / 1000 * i64::from(share));
                 // A queue that was not limited so far begins with a full bucket.
-                (bucket.tokens.min(full) + passed / 1000 * share).min(full)
+                bucket.tokens.min(full).saturating_add((passed / 1000).saturating_mul(share)).min(full)
             }
         };
     }
@@ -117,7 +117,8 @@ impl Misses {
     /// Charges a miss: cycles for the translation, and for the installation if there was one.
     pub fn charge(&mut self, translate: u64, install: u64) {
         if self.tokens != i64::MAX {
-            self.tokens -= (translate + install) as i64;
+            // A PMD that loses its core in a translation comes back after many milliseconds, which are no debt of the queue.
+            self.tokens -= (translate + install).min(BUCKET_CYCLES as u64) as i64;
         }
         if self.quantum != u64::MAX {
             self.quantum = self.quantum.saturating_sub(translate + install);
@@ -194,6 +195,27 @@ mod tests {
         assert_eq!(spend(&mut misses, &mut bucket, 1_500_000, false), 50);
         // The bucket has a size.
         assert_eq!(spend(&mut misses, &mut bucket, 900_000_000_000, false), 2000);
+    }
+
+    /// A PMD that may spend all its cycles on misses is never in debt, however long one of them takes.
+    #[test]
+    fn a_miss_that_lost_its_core_leaves_no_debt() {
+        let long = 10 * BUCKET_CYCLES as u64;
+        let left_after = |per_mille, pause| {
+            let mut misses = Misses::new(Mode::Off, MissBudget::PerMille(per_mille), 10_000);
+            let mut bucket = MissBucket::default();
+            misses.begin(&mut bucket, long, true);
+            misses.charge(long, 0);
+            misses.end(&mut bucket);
+            misses.begin(&mut bucket, 2 * long + pause, true);
+            misses.tokens
+        };
+        assert_eq!(left_after(1000, 0), BUCKET_CYCLES);
+        // The miss took ten buckets of cycles, of which the queue has a quarter: one of them is charged.
+        assert_eq!(left_after(250, 0), BUCKET_CYCLES / 4);
+        // With a hundredth it has been given a tenth of the bucket that it is charged.
+        assert_eq!(left_after(10, 0), BUCKET_CYCLES / 100 - BUCKET_CYCLES + BUCKET_CYCLES / 10);
+        assert!(left_after(10, 9 * long) > 0);
     }
 
     #[test]
