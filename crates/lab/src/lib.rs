@@ -9,6 +9,7 @@
 mod attack;
 mod command;
 mod core_distance;
+mod core_share;
 mod core_speed;
 mod cores;
 mod crr;

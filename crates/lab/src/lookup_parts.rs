@@ -7,8 +7,9 @@
 //! before, as in the switch. What one costs more than the one before it is the cost of a part, so the parts add up to the
 //! whole. A part that hides behind another's latency costs nothing by this measure.
 
+use crate::core_share::Slices;
 use crate::grid::Subject;
-use crate::rig::{CYCLES, Rig, Sample, TURNS, Workload, middle};
+use crate::rig::{CYCLES, Rig, Sample, TURNS, Workload, lasts, middle};
 use anyhow::{Result, anyhow, bail, ensure};
 use sluice_action::FlowId;
 use sluice_flow::{Metadata, PacketKey, extract};
@@ -79,8 +80,6 @@ enum End {
 
 const ENDS: [End; 4] = [End::Nothing, End::Hash, End::Probe, End::Whole];
 
-/// Slices at least in a measurement.
-const SLICES_MIN: usize = 25;
 /// A time by which the subtables are ranked.
 const RANKED_MS: u64 = 10_000;
 /// The port by which the generator's packets come.
@@ -149,6 +148,15 @@ impl LookupParts {
         Ok(missed)
     }
 
+    /// Cycles a packet of a slice's lookups up to each of [`ENDS`], of which number `first` is the first.
+    fn time_all(&mut self, first: usize) -> Result<[f64; 4], String> {
+        let mut cycles = [0.0; 4];
+        for i in (0..ENDS.len()).map(|i| (first + i) % ENDS.len()) {
+            cycles[i] = self.time(ENDS[i]).map_err(|error| format!("{error:#}"))?;
+        }
+        Ok(cycles)
+    }
+
     /// Cycles a packet of a slice's lookups up to `end`.
     fn time(&mut self, end: End) -> Result<f64> {
         let guard = self.side.reader.pin();
@@ -165,16 +173,15 @@ impl LookupParts {
 impl Subject for LookupParts {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let began = Instant::now();
-        let mut slices = ENDS.map(|_| Vec::new());
-        while began.elapsed() < span || slices[0].len() < SLICES_MIN {
+        let mut slices = Slices::default();
+        while lasts(&slices, began, span) {
             self.next_slice()?;
             // None of them is always the first after the packets were written.
-            let first = slices[0].len();
-            for i in (0..ENDS.len()).map(|i| (first + i) % ENDS.len()) {
-                slices[i].push(self.time(ENDS[i])?);
-            }
+            let first = slices.len();
+            slices.run(|| self.time_all(first));
         }
-        Ok(sample(slices.map(middle)))
+        let slices = slices.counting().into_iter().collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?;
+        Ok(sample(std::array::from_fn(|i| middle(slices.iter().map(|by_end| by_end[i]).collect()))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A switch in the process: generator → rules → null port, taking turns in the caller's thread. No privileges.
 
+use crate::core_share::Slices;
 use anyhow::{Result, anyhow, ensure};
 use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
@@ -9,6 +10,7 @@ use sluice_port::Pools;
 use sluice_traffic::{Flow, FlowStream, Profile};
 use sluice_vswitch::{Assembly, Bridge, Port, Source, Sources};
 use std::collections::BTreeMap;
+use std::iter::Sum;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -104,9 +106,8 @@ const MS_A_SLICE: u64 = 20;
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
 const WARM_PART: f64 = 0.2;
-
-/// Slices at least in a measurement, so that its median is one even when the host takes a nap.
-const SLICES_MIN: usize = 25;
+/// A measurement lasts up to so many spans until enough of its slices had the core for themselves.
+const PATIENCE: u32 = 8;
 
 const BRIDGE: &str = "br0";
 
@@ -187,24 +188,29 @@ impl Rig {
         self.assembly.datapath().flows().into_iter().map(|report| report.flow).collect()
     }
 
-    /// Measures for about `span`: the median of slices of 2048 packets, and what answered.
+    /// Measures for about `span`: the median of slices of 2048 packets that had the core for themselves, and what answered.
     pub fn time(&self, span: Duration) -> Sample {
         time(self.assembly.datapath(), self.is_profiled, span)
     }
 
-    /// Measures for about `span`: all its cycles divided by all its packets. As in `time`,
+    /// Measures for about `span`: all cycles of such slices divided by all their packets. As in `time`,
     /// the first part only warms.
     pub fn mean(&self, span: Duration) -> Sample {
         let began = Instant::now();
         self.run(span.mul_f64(WARM_PART));
         let before = self.assembly.datapath().totals();
-        while began.elapsed() < span {
-            self.assembly.datapath().run_iterations(TURNS, 0);
+        let mut slices = Slices::default();
+        let mut last = Cost::of(&before);
+        while lasts(&slices, began, span) {
+            slices.run(|| {
+                self.assembly.datapath().run_iterations(TURNS, 0);
+                last.replaced_by(Cost::of(&self.assembly.datapath().totals()))
+            });
         }
         let counted = self.assembly.datapath().totals().since(&before);
-        let cycles = counted[Counter::BusyCycles] + counted[Counter::IdleCycles];
-        let cycles = cycles as f64 / counted[Counter::Received].max(1) as f64;
-        Sample::of(cycles, &counted, self.assembly.datapath().pmds().first().map_or(0, |pmd| pmd.emc.used))
+        let cycles = slices.counting().into_iter().sum::<Cost>().cycles_a_packet();
+        let emc_used = self.assembly.datapath().pmds().first().map_or(0, |pmd| pmd.emc.used);
+        Sample::of(cycles, &counted, emc_used, slices.shared_percent())
     }
 }
 
@@ -280,32 +286,72 @@ pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
         datapath.run_iterations(TURNS, 0);
     }
     let before = datapath.totals();
-    let (mut slices, mut stages) = (Vec::new(), vec![Vec::new(); Stage::ALL.len()]);
-    while began.elapsed() < span || slices.len() < SLICES_MIN {
-        let (cycles, by_stage) = slice(datapath);
-        slices.push(cycles);
-        stages.iter_mut().zip(by_stage).for_each(|(stage, cycles)| stage.push(cycles));
+    let mut slices = Slices::default();
+    while lasts(&slices, began, span) {
+        slices.run(|| slice(datapath));
     }
     let counted = datapath.totals().since(&before);
     let emc_used = datapath.pmds().first().map_or(0, |pmd| pmd.emc.used);
-    let mut sample = Sample::of(middle(slices), &counted, emc_used);
+    let counting = slices.counting();
+    let cycles = middle(counting.iter().map(|(cycles, _)| *cycles).collect());
+    let mut sample = Sample::of(cycles, &counted, emc_used, slices.shared_percent());
     if is_profiled {
-        let by_stage = Stage::ALL.into_iter().zip(stages);
-        sample.0.extend(by_stage.map(|(stage, cycles)| (stage_figure(stage), middle(cycles))));
+        let of_stage = |(n, stage)| (stage_figure(stage), middle(counting.iter().map(|(_, by)| by[n]).collect()));
+        sample.0.extend(Stage::ALL.into_iter().enumerate().map(of_stage));
     }
     sample
 }
 
+/// Whether a measurement that began then goes on.
+pub(crate) fn lasts<T: Clone>(slices: &Slices<T>, began: Instant, span: Duration) -> bool {
+    let elapsed = began.elapsed();
+    elapsed < span || slices.len() < Slices::<T>::MIN || !slices.are_enough() && elapsed < span * PATIENCE
+}
+
+/// Cycles, and the packets that they were for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    cycles: u64,
+    packets: u64,
+}
+
+impl Cost {
+    pub fn of(counted: &Snapshot) -> Cost {
+        Cost {
+            cycles: counted[Counter::BusyCycles] + counted[Counter::IdleCycles],
+            packets: counted[Counter::Received],
+        }
+    }
+
+    /// What has come since, up to `now`, from which the next begins.
+    pub fn replaced_by(&mut self, now: Cost) -> Cost {
+        let before = std::mem::replace(self, now);
+        Cost { cycles: now.cycles - before.cycles, packets: now.packets - before.packets }
+    }
+
+    pub fn cycles_a_packet(self) -> f64 {
+        self.cycles as f64 / self.packets.max(1) as f64
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(all: I) -> Cost {
+        all.fold(Cost::default(), |sum, one| Cost {
+            cycles: sum.cycles + one.cycles,
+            packets: sum.packets + one.packets,
+        })
+    }
+}
+
 /// Cycles a packet of one slice, and by stage.
 fn slice(datapath: &Datapath) -> (f64, [f64; Stage::ALL.len()]) {
-    let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
     let stages = || datapath.pmds().first().map_or(StageCycles::default(), |pmd| pmd.stage_cycles);
     let (before, before_by_stage) = (datapath.totals(), stages());
     datapath.run_iterations(TURNS, 0);
     let (counted, stages) = (datapath.totals().since(&before), stages());
     let packets = counted[Counter::Received].max(1) as f64;
     let by_stage = std::array::from_fn(|i| (stages[i] - before_by_stage[i]) as f64 / packets);
-    (cycles(&counted) as f64 / packets, by_stage)
+    (Cost::of(&counted).cycles_a_packet(), by_stage)
 }
 
 /// The middle one; there is at least one.
@@ -319,7 +365,7 @@ pub(crate) fn middle(mut values: Vec<f64>) -> f64 {
 pub struct Sample(pub BTreeMap<String, f64>);
 
 impl Sample {
-    fn of(cycles: f64, counted: &Snapshot, emc_used: usize) -> Sample {
+    fn of(cycles: f64, counted: &Snapshot, emc_used: usize, shared_percent: f64) -> Sample {
         let share = |counter| 100.0 * counted[counter] as f64 / counted[Counter::Passes].max(1) as f64;
         let hits = counted[Counter::MegaflowHits];
         let figures = [
@@ -334,6 +380,7 @@ impl Sample {
             (PROBES, if hits == 0 { 0.0 } else { counted[Counter::SubtableProbes] as f64 / hits as f64 }),
             (EMC_USED, emc_used as f64),
             (COMPOSED_SHARE, share(Counter::ComposedHits)),
+            (CORE_SHARED, shared_percent),
         ];
         Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
@@ -362,6 +409,8 @@ pub const DISTRIBUTOR_WRONG: &str = "distributor_wrong_percent";
 pub const EMC_BYPASSED: &str = "emc_bypassed_percent";
 /// Passes that a composed entry answers, percent; they count among the subtables' too.
 pub const COMPOSED_SHARE: &str = "composed_percent";
+/// Slices left out because another machine computed on the same core, percent.
+pub const CORE_SHARED: &str = "core_shared_percent";
 /// Subtables probed a megaflow hit.
 pub const PROBES: &str = "probes";
 /// Entries of the exact match cache in use.

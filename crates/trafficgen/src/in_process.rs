@@ -10,6 +10,7 @@ use crate::lane::Lane;
 use crate::ledger::Ledger;
 use crate::profile::{MEASUREMENT, Plan, TEACHING};
 use crate::stamp::Stamp;
+use crate::trial_clock::{PAUSED_MAX, Pauses, TrialClock};
 use parking_lot::Mutex;
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
@@ -39,8 +40,8 @@ pub struct InProcess {
 /// The state shared by the ports and the generator.
 #[derive(Debug)]
 struct Shared {
-    /// The origin of all times.
-    origin: Instant,
+    /// All times are by it.
+    clock: TrialClock,
     /// By port: the lanes that it receives.
     sending: Vec<Mutex<Vec<Sending>>>,
     ledger: Mutex<Ledger>,
@@ -56,18 +57,21 @@ struct Sending {
     arrivals: Arrivals,
 }
 
-impl Shared {
-    fn now_ns(&self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
-    }
-}
-
 impl InProcess {
     /// The generator of a plan, and the ports for the switch. Their frames are of `pool`, which must have long enough
     /// frames.
     pub fn new(plan: &Plan, pool: &Arc<dyn FramePool>) -> (InProcess, Vec<Box<dyn Port>>) {
+        Self::with_pauses(plan, pool, None)
+    }
+
+    /// The same, with a clock that stands still while it is told to, for eight lengths of a trial at most.
+    pub fn with_pauses(
+        plan: &Plan,
+        pool: &Arc<dyn FramePool>,
+        pauses: Option<Pauses>,
+    ) -> (InProcess, Vec<Box<dyn Port>>) {
         let shared = Arc::new(Shared {
-            origin: Instant::now(),
+            clock: TrialClock::new(pauses),
             sending: (0..plan.ports).map(|_| Mutex::default()).collect(),
             ledger: Mutex::default(),
             rx_packets: AtomicU64::new(0),
@@ -89,7 +93,8 @@ impl InProcess {
     fn begin(&mut self, trial: &Trial, own_rates: f64) {
         self.trial = self.trial.wrapping_add(1);
         *self.shared.ledger.lock() = Ledger::new(self.trial, self.lanes.iter().map(|lane| lane.to));
-        let began_ns = self.shared.now_ns() + LEAD.as_nanos() as u64;
+        self.shared.clock.begin(u64::from(PAUSED_MAX) * trial.duration.as_nanos() as u64);
+        let began_ns = self.shared.clock.now_ns() + LEAD.as_nanos() as u64;
         for (port, sending) in self.shared.sending.iter().enumerate() {
             let here =
                 || self.lanes.iter().enumerate().filter(|(_, lane)| lane.from == port && takes_part(lane, trial));
@@ -106,6 +111,11 @@ impl InProcess {
                 })
                 .collect();
         }
+    }
+
+    /// For how long its clock has stood still since it was made.
+    pub fn paused(&self) -> Duration {
+        Duration::from_nanos(self.shared.clock.paused_ns())
     }
 
     fn is_over(&self) -> bool {
@@ -129,13 +139,15 @@ pub(crate) fn own_rates(lanes: &[Lane], trial: &Trial) -> Result<f64, GeneratorE
 impl Generator for InProcess {
     fn run(&mut self, trial: &Trial, stop: &AtomicBool) -> Result<TrialFigures, GeneratorError> {
         let own_rates = own_rates(&self.lanes, trial)?;
+        let paused = self.paused();
         self.begin(trial, own_rates);
         let ends = Instant::now() + LEAD + trial.duration;
         while Instant::now() < ends && !stop.load(Relaxed) {
             std::thread::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now())));
         }
-        let drained = Instant::now() + DRAIN;
-        while Instant::now() < drained && !self.is_over() {
+        // What the clock stood still is still to come.
+        let waits = Instant::now();
+        while waits.elapsed() < DRAIN + self.paused() - paused && !self.is_over() && !stop.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
         // Packets taken from the rings are sent within one iteration of the switch's loop.
@@ -196,11 +208,14 @@ struct LaneRx {
 
 impl RxQueue for LaneRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
+        if self.number == 0 {
+            self.shared.clock.ask();
+        }
         let mut sending = self.shared.sending[self.number].lock();
         if sending.is_empty() {
             return;
         }
-        let now_ns = self.shared.now_ns();
+        let now_ns = self.shared.clock.now_ns();
         let lanes = sending.len();
         for (i, lane) in sending.iter_mut().enumerate() {
             lane.arrivals.advance(now_ns);
@@ -230,7 +245,7 @@ struct LaneTx {
 
 impl TxQueue for LaneTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let now_ns = self.shared.now_ns();
+        let now_ns = self.shared.clock.now_ns();
         let mut ledger = self.shared.ledger.lock();
         batch.iter().for_each(|packet| ledger.count(packet.bytes(), self.number, now_ns));
         drop(ledger);

@@ -28,6 +28,7 @@ mod over_ports;
 mod profile;
 pub mod search;
 mod stamp;
+mod trial_clock;
 
 pub use connections::{Connections, Transactions};
 pub use external::External;
@@ -37,3 +38,4 @@ pub use lane::Lane;
 pub use latency::{Histogram, Latency};
 pub use over_ports::OverPorts;
 pub use profile::{Plan, PlanError};
+pub use trial_clock::Pauses;

@@ -2,14 +2,15 @@
 //! How long it takes to settle, and what it loses meanwhile.
 
 use super::autopilot::{ARM, AUTO, BEST, WANTED, arms, forced, reached, verdict_of};
+use crate::core_share::Slices;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
 use crate::loss::{Loss, denied};
 use crate::phases::{Phase, PhasedPort};
 use crate::record::{Findings, Point, Table};
-use crate::rig::{CYCLES, Sample, TURNS, Workload, middle, switch_between};
-use crate::{text, verdict};
+use crate::rig::{CORE_SHARED, CYCLES, Cost, Sample, TURNS, Workload, middle, switch_between};
+use crate::{core_share, text, verdict};
 use anyhow::{Result, anyhow, ensure};
 use sluice_datapath::Settings;
 use sluice_fate::Counter;
@@ -117,6 +118,7 @@ fn notes(points: &[Point]) -> Vec<String> {
          time-stamp counter, generator and null port included: all cycles of a phase over all its packets; the mean of the \
          phases, so that a kind of traffic counts as much as another that has fewer packets."
             .to_owned(),
+        core_share::NOTE.to_owned(),
         format!(
             "The best arm is the one setting that took the fewest cycles in runs of every arm before. Repetitions are \
              interleaved: best arm, autopilot, best arm. Reached: the median over pairs of best arm's cycles by autopilot's; \
@@ -146,6 +148,8 @@ struct Passed {
     /// Cycles a packet.
     cycles: f64,
     settled_ms: f64,
+    /// Slices left out because the core was shared, percent.
+    shared: f64,
 }
 
 impl Run<'_> {
@@ -175,19 +179,26 @@ impl Run<'_> {
     fn pass(&self, n: usize, length: Duration) -> Passed {
         self.phase.begin(n % self.traffic.kinds.len());
         let datapath = self.assembly.datapath();
-        let (began, before) = (Instant::now(), datapath.totals());
-        let (mut windows, mut window) = (Vec::new(), (began, before.clone()));
+        let began = Instant::now();
+        let mut last = Cost::of(&datapath.totals());
+        let (mut windows, mut window_began, mut window) = (Vec::new(), began, Slices::default());
         while began.elapsed() < length {
-            datapath.run_iterations(TURNS, self.began.elapsed().as_millis() as u64);
-            if window.0.elapsed() >= WINDOW {
+            window.run(|| {
+                datapath.run_iterations(TURNS, self.began.elapsed().as_millis() as u64);
+                last.replaced_by(Cost::of(&datapath.totals()))
+            });
+            if window_began.elapsed() >= WINDOW {
                 datapath.service_caches();
-                let now = datapath.totals();
-                windows.push(cost(&now.since(&window.1)));
-                window = (Instant::now(), now);
+                windows.push(std::mem::take(&mut window));
+                window_began = Instant::now();
             }
         }
-        let settled = length.mul_f64(settled(&windows) as f64 / windows.len().max(1) as f64);
-        Passed { cycles: cost(&datapath.totals().since(&before)), settled_ms: settled.as_secs_f64() * 1e3 }
+        let cycles = |slices: &Slices<Cost>| slices.counting().into_iter().sum::<Cost>().cycles_a_packet();
+        let settled = settled(&windows.iter().map(cycles).collect::<Vec<_>>());
+        let settled = length.mul_f64(settled as f64 / windows.len().max(1) as f64);
+        let mut all = Slices::default();
+        windows.into_iter().for_each(|window| all.add(window));
+        Passed { cycles: cycles(&all), settled_ms: settled.as_secs_f64() * 1e3, shared: all.shared_percent() }
     }
 
     /// Runs `phases` phases of `length`, and checks that every packet was sent.
@@ -199,11 +210,6 @@ impl Run<'_> {
         ensure!(received == sent, "of {received} packets {sent} were sent");
         Ok(passed)
     }
-}
-
-/// Cycles a packet.
-fn cost(counted: &sluice_fate::Snapshot) -> f64 {
-    (counted[Counter::BusyCycles] + counted[Counter::IdleCycles]) as f64 / counted[Counter::Received].max(1) as f64
 }
 
 /// The first of a phase's windows from which on it was settled: those around none are dearer than those of its last quarter.
@@ -250,6 +256,7 @@ impl Subject for Anew {
         let mut sample = Sample::default();
         let mut put = |name: &str, value: f64| sample.0.insert(name.to_owned(), value);
         put(CYCLES, mean(passed.iter().map(|phase| phase.cycles)));
+        put(CORE_SHARED, mean(passed.iter().map(|phase| phase.shared)));
         put(SETTLED, middle(passed.iter().map(|phase| phase.settled_ms).collect()));
         if let Some((arm, own_best)) = self.best {
             put(ARM, arm as f64);

@@ -1,6 +1,7 @@
 //! The autopilot beside the best forced arm, over flows and subtables; what the reviewers of seed 000 could not be
 //! shown.
 
+use crate::core_share;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
@@ -66,6 +67,7 @@ impl Experiment for Autopilot {
                 "Cycles a packet by the time-stamp counter, generator and null port included: all cycles of a \
                  repetition over all its packets, so that what the autopilot spends on trials counts."
                     .to_owned(),
+                core_share::NOTE.to_owned(),
                 format!(
                     "The best arm is that of an earlier run of each arm. Repetitions are interleaved: best arm, \
                      autopilot, best arm. Reached: the median over pairs of best arm's cycles by autopilot's. It passes at \

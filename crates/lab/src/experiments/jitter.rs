@@ -86,6 +86,7 @@ impl Experiment for Jitter {
                  the last core takes them, and a packet's time is from when it was due to when it was sent. Each measurement is a \
                  new switch, warmed at the same rate. Jitter is the distance of the 99th percentile from the median."
                     .to_owned(),
+                switch::ALONE_NOTE.to_owned(),
                 "Every packet came in order to the port where it should; what the rings lost is in the last table. What the \
                  host takes of the core is in the last percentiles of all."
                     .to_owned(),
@@ -130,7 +131,7 @@ impl Loaded {
 
 impl Subject for Loaded {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
-        let (mut generator, _switch) = switch::start_with(&self.plan()?, RULES, self.settings)?;
+        let (mut generator, _switch) = switch::start_alone(&self.plan()?, RULES, self.settings)?;
         let stop = AtomicBool::new(false);
         let trial = |duration, is_warmup| Trial { rate_pps: self.rate(), duration, is_warmup };
         generator.run(&trial(self.warmup, true), &stop)?;

@@ -53,9 +53,10 @@ fn table_of(title: &str, points: &[Point], places: &[&str], arms: &[&str], figur
 }
 
 /// How cycles were counted, and what was checked before.
-const METHOD: [&str; 2] = [
+const METHOD: [&str; 3] = [
     "Cycles a packet by the time-stamp counter, generator and null port included; median of interleaved repetitions, \
      each the median of slices of 2048 packets.",
+    crate::core_share::NOTE,
     "Answers were checked before timing: every packet sent, every rule with exactly the packets the generator made for \
      it, as many subtables as masks, no hit of a level that is off.",
 ];

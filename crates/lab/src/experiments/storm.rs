@@ -14,6 +14,7 @@ use crate::stat::Stat;
 use crate::switch;
 use crate::text;
 use anyhow::{Result, anyhow, ensure};
+use sluice_datapath::Settings;
 use sluice_fate::{Counter, DropReason};
 use sluice_trafficgen::{Generator, LaneFigures, Trial};
 use std::sync::atomic::AtomicBool;
@@ -126,6 +127,7 @@ impl Experiment for Storm {
         let points = grid.run(lab);
         let (ovs, why) = if self.attacks.contains(&Attack::SynFlood) { (None, None) } else { peer(lab, self.attacks) };
         let mut notes = notes(self.attacks, &maxima, warm);
+        notes.push(switch::ALONE_NOTE.to_owned());
         notes.extend(why);
         let shown = |title, figure| table_of(title, &points, &[ATTACK, MPPS], &[ALONE, ATTACKED], figure);
         let more = if self.attacks.contains(&Attack::SynFlood) {
@@ -225,7 +227,7 @@ impl Scene {
     /// What became of the lanes, and other figures.
     fn play(&self, span: Duration) -> Result<(Vec<LaneFigures>, Sample)> {
         let plan = self.attack.plan(self.victim_pps, self.attacker_pps)?;
-        let (mut generator, switch) = switch::start(&plan, &self.attack.rules())?;
+        let (mut generator, switch) = switch::start_alone(&plan, &self.attack.rules(), Settings::default())?;
         switch.limit_zone(FLOODED_ZONE, self.zone_limit);
         let stop = AtomicBool::new(false);
         let trial = |duration| Trial { rate_pps: plan.rate_pps(), duration, is_warmup: false };

@@ -6,7 +6,7 @@ use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
 use crate::loss::Loss;
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
-use crate::rig::{EMC_SHARE, MEGAFLOW_SHARE, MPPS, SMC_SHARE, Sample};
+use crate::rig::{CORE_SHARED, EMC_SHARE, MEGAFLOW_SHARE, MPPS, SMC_SHARE, Sample};
 use crate::setting::{self, Setting};
 use crate::verdict::{self, Verdict};
 use crate::{switch, text};
@@ -17,7 +17,7 @@ use sluice_trafficgen::search::{Config, Search};
 use sluice_trafficgen::{Generator, Plan, Trial};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The experiment.
 pub struct Throughput;
@@ -83,6 +83,7 @@ impl Experiment for Throughput {
                  which most decide, until passed and failed rate are within 1 %, and as many of the last. The shares are \
                  the PMD's statistics of the last trial that passed."
                     .to_owned(),
+                switch::ALONE_NOTE.to_owned(),
                 "Rules: in_port=1 to port 2 and back, as in the seed. Flows differ in source and destination address. Where \
                  the generator cannot send as fast as the switch forwards, the rate is the generator's."
                     .to_owned(),
@@ -144,7 +145,8 @@ struct Searched {
 
 impl Subject for Searched {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
-        let (mut generator, switch) = switch::start_with(&self.plan, RULES, self.settings)?;
+        let began = Instant::now();
+        let (mut generator, switch) = switch::start_alone(&self.plan, RULES, self.settings)?;
         let stop = AtomicBool::new(false);
         let config = Config {
             max_rate_pps: MAX_RATE,
@@ -175,7 +177,14 @@ impl Subject for Searched {
             }
         }
         let rate = search.answers().first().and_then(|answer| answer.rate_pps).unwrap_or(0.0);
-        let figures = [(MPPS, rate / 1e6), (EMC_SHARE, shares[0]), (SMC_SHARE, shares[1]), (MEGAFLOW_SHARE, shares[2])];
+        let paused = 100.0 * generator.paused().as_secs_f64() / began.elapsed().as_secs_f64();
+        let figures = [
+            (MPPS, rate / 1e6),
+            (EMC_SHARE, shares[0]),
+            (SMC_SHARE, shares[1]),
+            (MEGAFLOW_SHARE, shares[2]),
+            (CORE_SHARED, paused),
+        ];
         Ok(Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
     }
 }
