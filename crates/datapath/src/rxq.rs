@@ -138,10 +138,10 @@ impl Rxq {
             }
             context.clock.mark(Stage::Rx);
             walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
-            let full = self.tally.dropped(DropReason::TxFull);
+            let (full, asked) = (self.tally.dropped(DropReason::TxFull), self.tally[Counter::Upcalls]);
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
-            scheduler.charge(&mut self.deficit, n, cycles);
+            scheduler.charge(&mut self.deficit, n, cycles, self.tally[Counter::Upcalls] != asked);
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
             // A full transmit ring ends the quantum: further bursts would be dropped, too. Other queues are polled meanwhile,
@@ -176,7 +176,7 @@ impl Rxq {
         self.load.load.add(cycles);
         context.clock.began = now;
         // Not a full burst: what it cost tells nothing of the queue's packets.
-        scheduler.charge(&mut self.deficit, n.min(BATCH_MAX - 1), cycles);
+        scheduler.charge(&mut self.deficit, n.min(BATCH_MAX - 1), cycles, true);
         n
     }
 
@@ -201,7 +201,7 @@ impl Rxq {
     fn charge_drops(&mut self, scheduler: &RxqScheduler, context: &mut Context<'_, '_>) {
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
-        scheduler.charge(&mut self.deficit, 0, cycles);
+        scheduler.charge(&mut self.deficit, 0, cycles, true);
         self.load.load.add(cycles);
         context.clock.began = now;
     }

@@ -43,6 +43,14 @@ const DECAY: u64 = 64;
 const CHARGED_MAX: u64 = 3;
 const CHARGED: u64 = 2;
 
+/// A burst that asks no tables and takes this many times what its packets usually do, and more than [`LOST_MIN`], lost its core
+/// meanwhile, to an interrupt or to the host. The queue is charged no more than that: otherwise it would wait for as long as
+/// the PMD was away, while its ring overflows.
+const LOST: u64 = 8;
+
+/// Cycles: twice what a queue may be ahead, more than a burst with a long list of actions takes.
+const LOST_MIN: u64 = 2 * AHEAD_MAX;
+
 /// What a receive queue has been charged: its virtual time. Unlike the counter of deficit round robin, a larger value means less
 /// service: the queue is ahead by what it exceeds the least charged active queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +87,12 @@ impl Cost {
             let known = sample.max(self.known - self.known / DECAY);
             *self = Cost { known, last: self.cycles, ..Cost::default() };
         }
+    }
+
+    /// The cycles of a burst of `packets` that count, if it did nothing but look up and act.
+    fn without_lost(&self, packets: usize, cycles: u64) -> u64 {
+        let usual = self.known / u64::from(SAMPLE) * packets as u64;
+        if usual == 0 { cycles } else { cycles.min(LOST_MIN.max(LOST * usual)) }
     }
 
     /// What a queue of this cost is charged for `cycles` if the packets of the cheapest queue cost `cheapest`.
@@ -154,9 +168,10 @@ impl RxqScheduler {
         queue.empty_polls = queue.empty_polls.saturating_add(1);
     }
 
-    /// Charges a queue for a burst of `packets` that took `cycles`.
+    /// Charges a queue for a burst of `packets` that took `cycles`, and asked the tables or not.
     #[inline]
-    pub fn charge(&self, queue: &mut Deficit, packets: usize, cycles: u64) {
+    pub fn charge(&self, queue: &mut Deficit, packets: usize, cycles: u64, asked: bool) {
+        let cycles = if asked { cycles } else { queue.cost.without_lost(packets, cycles) };
         if !queue.is_active {
             queue.charged = queue.charged.max(self.served.saturating_sub(AHEAD_MAX));
         }
@@ -274,7 +289,7 @@ mod tests {
                         queue.waiting -= 1;
                         queue.bursts += 1;
                         queue.got += cost;
-                        scheduler.charge(deficit, queue.packets, cost);
+                        scheduler.charge(deficit, queue.packets, cost, false);
                         quantum = quantum.saturating_sub(cost);
                         if quantum == 0 || queue.packets < BATCH_MAX {
                             break;
@@ -348,6 +363,29 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_that_lost_its_core_does_not_make_its_queue_wait() {
+        let waits = |asked| {
+            let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
+            let mut serve = |took: [u64; 2]| {
+                scheduler.begin_round(deficits.iter());
+                let is_ahead = scheduler.is_ahead(&deficits[0]);
+                for (deficit, cycles) in deficits.iter_mut().zip(took).skip(usize::from(is_ahead)) {
+                    scheduler.charge(deficit, BATCH_MAX, cycles, asked);
+                }
+                is_ahead
+            };
+            (0..1000).for_each(|_| _ = serve([5000; 2]));
+            serve([5_000_000, 5000]);
+            (0..2000).filter(|_| serve([5000; 2])).count()
+        };
+        assert!((1..20).contains(&waits(false)), "rounds of 5000 cycles: {}", waits(false));
+        assert!(waits(true) > 900, "what the tables take is its own");
+        let dear = Cost { known: 2000 * u64::from(SAMPLE), ..Cost::default() };
+        assert_eq!(dear.without_lost(32, 500_000), 500_000, "dear packets are no loss");
+        assert_eq!(Cost::default().without_lost(32, 500_000), 500_000, "nothing is known yet");
+    }
+
+    #[test]
     fn a_quantum_keeps_the_caches_warm() {
         let cold = |cost| Queue { cold: 2000, ..Queue::full(cost) };
         let [a, b] = run([cold(3000), cold(3000)], 100_000_000);
@@ -410,9 +448,9 @@ mod tests {
     fn unused_cycles_are_not_saved() {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[0], 5, 1_000_000_000);
+        scheduler.charge(&mut deficits[0], 5, 1_000_000_000, false);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[1], 5, 10);
+        scheduler.charge(&mut deficits[1], 5, 10, false);
         scheduler.begin_round(deficits.iter());
         assert!(!scheduler.is_ahead(&deficits[0]) && !scheduler.is_ahead(&deficits[1]));
     }
@@ -421,12 +459,12 @@ mod tests {
     fn a_queue_that_is_empty_for_a_moment_keeps_its_claim() {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[0], 5, 2 * AHEAD_MAX);
-        scheduler.charge(&mut deficits[1], 5, AHEAD_MAX * 3 / 2);
+        scheduler.charge(&mut deficits[0], 5, 2 * AHEAD_MAX, false);
+        scheduler.charge(&mut deficits[1], 5, AHEAD_MAX * 3 / 2, false);
         round(&mut scheduler, &deficits).note_empty(&mut deficits[1]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[1], 5, 10);
-        scheduler.charge(&mut deficits[0], 5, AHEAD_MAX * 3 / 4);
+        scheduler.charge(&mut deficits[1], 5, 10, false);
+        scheduler.charge(&mut deficits[0], 5, AHEAD_MAX * 3 / 4, false);
         assert!(round(&mut scheduler, &deficits).is_ahead(&deficits[0]));
     }
 
@@ -435,11 +473,11 @@ mod tests {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         for _ in 0..100 {
             scheduler.begin_round(deficits.iter());
-            scheduler.charge(&mut deficits[0], 5, 10_000);
+            scheduler.charge(&mut deficits[0], 5, 10_000, false);
         }
         round(&mut scheduler, &deficits).note_empty(&mut deficits[0]);
-        round(&mut scheduler, &deficits).charge(&mut deficits[1], 5, 10);
-        round(&mut scheduler, &deficits).charge(&mut deficits[0], 5, 10);
+        round(&mut scheduler, &deficits).charge(&mut deficits[1], 5, 10, false);
+        round(&mut scheduler, &deficits).charge(&mut deficits[0], 5, 10, false);
         scheduler.begin_round(deficits.iter());
         assert!(!scheduler.is_ahead(&deficits[0]) && !scheduler.is_ahead(&deficits[1]));
     }
