@@ -149,10 +149,10 @@ impl LookupParts {
     }
 
     /// Cycles a packet of a slice's lookups up to each of [`ENDS`], of which number `first` is the first.
-    fn time_all(&mut self, first: usize) -> Result<[f64; 4], String> {
-        let mut cycles = [0.0; 4];
+    fn time_all(&mut self, first: usize) -> Result<[f64; ENDS.len()]> {
+        let mut cycles = [0.0; ENDS.len()];
         for i in (0..ENDS.len()).map(|i| (first + i) % ENDS.len()) {
-            cycles[i] = self.time(ENDS[i]).map_err(|error| format!("{error:#}"))?;
+            cycles[i] = self.time(ENDS[i])?;
         }
         Ok(cycles)
     }
@@ -178,9 +178,16 @@ impl Subject for LookupParts {
             self.next_slice()?;
             // None of them is always the first after the packets were written.
             let first = slices.len();
-            slices.run(|| self.time_all(first));
+            let mut failed = None;
+            slices.run(|| {
+                let by_end = self.time_all(first);
+                by_end.map_err(|error| failed = Some(error)).unwrap_or_default()
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
         }
-        let slices = slices.counting().into_iter().collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?;
+        let slices = slices.counting();
         Ok(sample(std::array::from_fn(|i| middle(slices.iter().map(|by_end| by_end[i]).collect()))))
     }
 }
