@@ -1,12 +1,13 @@
 //! The tuner of one receive queue: turns counters into samples for its autopilot, which knows no cache, and the number that this
 //! chooses into an arm.
 
-use crate::autopilot::{Autopilot, Doing, Sample, Why};
+use crate::autopilot::{Autopilot, CoreNow, Doing, Sample, Why};
 use crate::frequency::tsc_hz;
 use crate::{Arm, Settings};
 use rustix::time::{ClockId, clock_gettime};
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
+use sluice_simd::core_share::CoreShare;
 use std::time::Duration;
 
 /// One receive queue's arms, and the autopilot that chooses among them.
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub(crate) struct Tuner {
     arms: Vec<Arm>,
     autopilot: Autopilot,
+    share: CoreShare,
 }
 
 /// What a PMD had counted when a burst began.
@@ -60,7 +62,7 @@ impl Tuner {
     pub fn new(settings: &Settings, now: u64) -> Self {
         let arms = Arm::all(settings);
         let for_recirculation: Vec<bool> = arms.iter().map(|arm| arm.is_for_recirculation(settings)).collect();
-        Tuner { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms }
+        Tuner { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms, share: CoreShare::new() }
     }
 
     /// How the next burst is to be looked up.
@@ -72,7 +74,8 @@ impl Tuner {
     /// Notes a burst that ended `now`; the thread has slept for these cycles.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64, slept: u64) {
-        self.autopilot.record(burst, now, || ran() + slept);
+        let share = &mut self.share;
+        self.autopilot.record(burst, now, || CoreNow { own_time: ran() + slept, is_shared: share.is_shared() });
     }
 
     /// What it has chosen, and why.

@@ -1,4 +1,5 @@
-//! The vector operations, each with a scalar twin that is its specification, and the processor's cycle counter.
+//! The vector operations, each with a scalar twin that is its specification, and what the processor tells of itself: cycles, sizes of
+//! caches, whether its core is shared.
 //!
 //! An operation works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code is
 //! written in a shape that the compiler vectorises for the instruction set it compiles for. Handwritten code is in one
@@ -12,6 +13,7 @@
 
 pub mod cache_size;
 pub mod compare;
+pub mod core_share;
 pub mod hash;
 pub mod hints;
 pub mod isa;

@@ -122,6 +122,15 @@ struct Warming {
     share: f64,
 }
 
+/// What the core does for others, at the end of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoreNow {
+    /// The time, in cycles, that the thread has run or chosen to sleep.
+    pub own_time: u64,
+    /// Another hardware thread computes on the core.
+    pub is_shared: bool,
+}
+
 /// The autopilot of one receive queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Autopilot {
@@ -144,6 +153,8 @@ pub(crate) struct Autopilot {
     recirculates: bool,
     load: LowLoad,
     other_work: OtherWork,
+    /// The core was shared when the last chunk ended.
+    is_shared: bool,
     ledger: Ledger,
     tournament_at: u64,
     tournaments_apart: u64,
@@ -194,6 +205,7 @@ impl Autopilot {
             recirculates: false,
             load: LowLoad::default(),
             other_work: OtherWork::default(),
+            is_shared: false,
             ledger: Ledger::new(ms as f64),
             tournament_at: now,
             tournaments_apart: TOURNAMENTS_MS.0 * ms,
@@ -211,16 +223,15 @@ impl Autopilot {
         self.active
     }
 
-    /// Notes what a burst took with the active arm; it ended `now`. `own_time` is asked for the time, in cycles, that the
-    /// thread has run or chosen to sleep.
+    /// Notes what a burst took with the active arm; it ended `now`. At the end of a chunk `core` is asked.
     #[inline]
-    pub fn record(&mut self, burst: &Sample, now: u64, own_time: impl FnOnce() -> u64) {
+    pub fn record(&mut self, burst: &Sample, now: u64, core: impl FnOnce() -> CoreNow) {
         self.chunk.add(burst);
         let Sample { packets, cycles, .. } = self.chunk;
         let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;
         let is_tried = self.active != self.in_charge;
         if is_whole || is_tried && packets >= HOPELESS_PACKETS && self.is_hopeless(packets, cycles) {
-            self.end_chunk(now, own_time());
+            self.end_chunk(now, core());
         }
     }
 
@@ -229,12 +240,13 @@ impl Autopilot {
     }
 
     #[cold]
-    fn end_chunk(&mut self, now: u64, own_time: u64) {
+    fn end_chunk(&mut self, now: u64, core: CoreNow) {
         let chunk = std::mem::take(&mut self.chunk);
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.chunk_began, now));
         self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
-        let is_interrupted = self.other_work.push(chunk.cycles, elapsed, own_time, self.ms);
+        let is_interrupted = self.other_work.push(chunk.cycles, elapsed, core.own_time, self.ms);
+        let was_shared = std::mem::replace(&mut self.is_shared, core.is_shared) || core.is_shared;
         if !is_interrupted {
             self.load.push(&chunk, elapsed);
         }
@@ -248,6 +260,10 @@ impl Autopilot {
             if !fills_on {
                 self.wait(now);
             }
+            return;
+        }
+        // Another machine on the same core makes arms dearer, and not alike. Comparisons go on in the next chunk without it.
+        if was_shared {
             return;
         }
         if self.active != self.in_charge {

@@ -46,6 +46,10 @@ struct World {
     extra: u64,
     /// The time that others have taken of the core.
     taken: u64,
+    /// Another machine computes on the core in a part of the time, in spells, and makes bursts dearer.
+    shared_part: f64,
+    /// When the spell under way or the pause before the next one ends, and whether it is a spell.
+    spell: (u64, bool),
     /// Where each change took place.
     changes: Vec<u64>,
 }
@@ -68,6 +72,8 @@ impl World {
             cycles: 0.0,
             extra: 0,
             taken: 0,
+            shared_part: 0.0,
+            spell: (0, false),
             changes,
         }
     }
@@ -83,6 +89,21 @@ impl World {
         (1.0 + self.noise * sum + interrupt).max(0.2)
     }
 
+    fn is_shared(&self) -> bool {
+        self.spell.1
+    }
+
+    /// How much dearer a burst is because of the core's other thread: spells and pauses of 5 ms in the mean.
+    fn sharing(&mut self) -> f64 {
+        if self.shared_part != 0.0 && self.now >= self.spell.0 {
+            let was_shared = self.spell.1;
+            let part = if was_shared { 1.0 - self.shared_part } else { self.shared_part };
+            let length = -(1.0 - self.random()).ln() * part * (HZ / 100) as f64;
+            self.spell = (self.now + length as u64, !was_shared);
+        }
+        if self.spell.1 { 1.8 } else { 1.0 }
+    }
+
     fn burst(&mut self) {
         let (active, n) = (self.autopilot.active(), self.burst as f64);
         let share = {
@@ -91,7 +112,8 @@ impl World {
             1.0 - (-arm.seen / arm.flows).exp()
         };
         let (arm, rounding) = (self.arms[active], self.random());
-        let cycles = (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise() + self.extra as f64;
+        let cycles =
+            (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise() * self.sharing() + self.extra as f64;
         let idle = (n / self.rate * HZ as f64 - cycles).max(0.0);
         self.now += (cycles + idle) as u64;
         self.packets += self.burst;
@@ -106,7 +128,8 @@ impl World {
             upcalls: (self.burst as f64 * self.new_flows) as u64,
             awaits_memory: false,
         };
-        self.autopilot.record(&sample, self.now, || self.now - self.taken);
+        let core = CoreNow { own_time: self.now - self.taken, is_shared: self.is_shared() };
+        self.autopilot.record(&sample, self.now, || core);
         if self.autopilot.changes != before {
             self.changes.push(self.now);
         }
@@ -150,6 +173,22 @@ fn the_cheapest_arm_is_found_wherever_it_stands_and_noise_does_not_matter() {
             let early = world.changes.len();
             world.run(20 * SECOND);
             assert_eq!((world.in_charge(), world.changes.len()), (best, early), "noise {noise}");
+        }
+    }
+}
+
+#[test]
+fn a_core_that_another_machine_shares_does_not_mislead_it() {
+    for shared_part in [0.1, 0.5, 0.8] {
+        for best in 0..4 {
+            let arms: Vec<Arm> = (0..4).map(|n| plain(if n == best { 100.0 } else { 108.0 + n as f64 })).collect();
+            let mut world = World::new(&arms);
+            world.shared_part = shared_part;
+            world.run(8 * SECOND);
+            assert_eq!(world.in_charge(), best, "shared for {shared_part} of the time");
+            let early = world.changes.len();
+            world.run(20 * SECOND);
+            assert_eq!((world.in_charge(), world.changes.len()), (best, early), "shared for {shared_part} of the time");
         }
     }
 }
@@ -498,7 +537,7 @@ fn arms_for_recirculated_packets_fly_only_where_there_are_some() {
             now += 3200;
             let cost = if autopilot.active() == 1 { 90 } else { 100 };
             let sample = Sample { bursts: 1, packets: 32, cycles: 32 * cost, passes, ..Sample::default() };
-            autopilot.record(&sample, now, || now);
+            autopilot.record(&sample, now, || CoreNow { own_time: now, is_shared: false });
             autopilot.active() == 1
         })
     };
