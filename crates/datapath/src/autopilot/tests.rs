@@ -142,6 +142,15 @@ impl World {
         }
     }
 
+    /// It has chosen this arm within eight seconds, and keeps it.
+    fn settles_on(&mut self, best: usize, at: &str) {
+        self.run(8 * SECOND);
+        assert_eq!(self.in_charge(), best, "{at}");
+        let early = self.changes.len();
+        self.run(20 * SECOND);
+        assert_eq!((self.in_charge(), self.changes.len()), (best, early), "{at}");
+    }
+
     fn in_charge(&self) -> usize {
         self.autopilot.in_charge
     }
@@ -168,11 +177,7 @@ fn the_cheapest_arm_is_found_wherever_it_stands_and_noise_does_not_matter() {
                 (0..6).map(|n| plain(if n == best { 100.0 } else { 100.0 * gap + n as f64 })).collect();
             let mut world = World::new(&arms);
             world.noise = noise;
-            world.run(8 * SECOND);
-            assert_eq!(world.in_charge(), best, "noise {noise}");
-            let early = world.changes.len();
-            world.run(20 * SECOND);
-            assert_eq!((world.in_charge(), world.changes.len()), (best, early), "noise {noise}");
+            world.settles_on(best, &format!("noise {noise}"));
         }
     }
 }
@@ -184,11 +189,7 @@ fn a_core_that_another_machine_shares_does_not_mislead_it() {
             let arms: Vec<Arm> = (0..4).map(|n| plain(if n == best { 100.0 } else { 108.0 + n as f64 })).collect();
             let mut world = World::new(&arms);
             world.shared_part = shared_part;
-            world.run(8 * SECOND);
-            assert_eq!(world.in_charge(), best, "shared for {shared_part} of the time");
-            let early = world.changes.len();
-            world.run(20 * SECOND);
-            assert_eq!((world.in_charge(), world.changes.len()), (best, early), "shared for {shared_part} of the time");
+            world.settles_on(best, &format!("shared for {shared_part} of the time"));
         }
     }
 }
