@@ -74,8 +74,9 @@ impl Tuner {
     /// Notes a burst that ended `now`; the thread has slept for these cycles.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64, slept: u64) {
-        let share = &mut self.share;
-        self.autopilot.record(burst, now, || CoreNow { own_time: ran() + slept, is_shared: share.is_shared() });
+        let (share, compares) = (&mut self.share, self.arms.len() > 1);
+        let core = || CoreNow { own_time: ran() + slept, is_shared: compares && share.is_shared() };
+        self.autopilot.record(burst, now, core);
     }
 
     /// What it has chosen, and why.
