@@ -106,7 +106,7 @@ const MS_A_SLICE: u64 = 20;
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
 const WARM_PART: f64 = 0.2;
-/// A measurement lasts up to so many spans until enough of its slices had the core for themselves.
+/// A measurement without enough slices that count goes on for this many times its span.
 const PATIENCE: u32 = 8;
 
 const BRIDGE: &str = "br0";

@@ -8,7 +8,7 @@ use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::Ofproto;
 use sluice_port::Pools;
-use sluice_trafficgen::{InProcess, Plan};
+use sluice_trafficgen::{InProcess, Pauses, Plan};
 use sluice_vswitch::{Assembly, Bridge, Port};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -54,9 +54,7 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
 /// # Errors
 /// As [`start`].
 pub fn start_with(plan: &Plan, rules: &str, settings: Settings) -> Result<(InProcess, Running)> {
-    let pool: Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
-    let (generator, ports) = InProcess::new(plan, &pool);
-    Ok((generator, run_with(ports, rules, settings)?))
+    start_pausing(plan, rules, settings, None)
 }
 
 /// The same with a generator whose clock stands still while the PMD shares its core with another machine.
@@ -64,8 +62,12 @@ pub fn start_with(plan: &Plan, rules: &str, settings: Settings) -> Result<(InPro
 /// # Errors
 /// As [`start`].
 pub fn start_alone(plan: &Plan, rules: &str, settings: Settings) -> Result<(InProcess, Running)> {
+    start_pausing(plan, rules, settings, Some(Box::new(core_share::is_shared)))
+}
+
+fn start_pausing(plan: &Plan, rules: &str, settings: Settings, pauses: Option<Pauses>) -> Result<(InProcess, Running)> {
     let pool: Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
-    let (generator, ports) = InProcess::with_pauses(plan, &pool, Some(Box::new(core_share::is_shared)));
+    let (generator, ports) = InProcess::with_pauses(plan, &pool, pauses);
     Ok((generator, run_with(ports, rules, settings)?))
 }
 

@@ -14,8 +14,8 @@ const STEPS: u64 = 256;
 /// differ by 5, most of those at one that is by 30 and more.
 const SHARED: u64 = 115;
 
-/// The shortest look is that of one or two periods of so many cycles, so that a core which has become slower, or is always
-/// shared, does not count as shared for ever.
+/// Cycles after which the shortest look is forgotten, a second or two. A core that has become slower, or is always shared, then
+/// sets the measure itself.
 const PERIOD: u64 = 4_000_000_000;
 
 /// Looks at the caller's core.

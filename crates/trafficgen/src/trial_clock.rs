@@ -1,8 +1,8 @@
 //! The clock by which packets of a trial in the process arrive. It can stand still.
 //!
-//! What else happens on a machine, such as another machine's work on the same core, ends a trial that loses a packet in a
-//! hundred thousand. Whoever can tell such moments stops the clock in them: no packet arrives, those that wait are taken, and
-//! the trial goes on afterwards. The PMD asks, since it is its core that matters.
+//! A trial may lose two packets in a hundred thousand. Another machine's work on the PMD's core makes it lose more. So a caller
+//! that can tell such moments stops the clock: no packet arrives, the switch takes those that wait, and the trial goes on
+//! afterwards. The PMD's thread asks, because its core matters.
 
 use parking_lot::Mutex;
 use std::fmt::{self, Debug};
@@ -59,7 +59,7 @@ impl TrialClock {
     /// How long it has stood still since it was made, nanoseconds.
     pub fn paused_ns(&self) -> u64 {
         let elapsed_ns = self.elapsed_ns();
-        elapsed_ns - self.shown(|| elapsed_ns)
+        elapsed_ns.saturating_sub(self.shown(|| elapsed_ns))
     }
 
     /// Begins a trial, in which it may stand still for so long.
@@ -81,7 +81,8 @@ impl TrialClock {
 
     fn shown(&self, elapsed_ns: impl FnOnce() -> u64) -> u64 {
         match self.stands_at_ns.load(Relaxed) {
-            RUNS => elapsed_ns() - self.paused_ns.load(Relaxed),
+            // The clock may stand still and run again after another thread has read the time.
+            RUNS => elapsed_ns().saturating_sub(self.paused_ns.load(Relaxed)),
             stands_at_ns => stands_at_ns,
         }
     }
