@@ -31,6 +31,8 @@ connect() { # settings of the bridge and the controller
     ip netns add "$a"
     ip -n "$s" link add p1 type veth peer name eth0 netns "$a"
     ip -n "$s" link set p1 up
+    # The kernel has the frames of p1, too: it would answer ARP for br0's address with p1's.
+    ip netns exec "$s" sysctl -qw net.ipv4.conf.all.arp_ignore=1
     ip -n "$a" addr add 10.9.0.2/24 dev eth0
     ip -n "$a" link set eth0 up
     control

@@ -60,6 +60,8 @@ class Chassis:
         self.directory = f"{directory}/{self.name}"
         os.mkdir(self.directory)
         self.namespace = Namespace(f"{prefix}-{self.name}")
+        # The kernel has the frames of eth0, too: it would answer ARP for br-ex's address with eth0's.
+        self.namespace.set("net.ipv4.conf.all.arp_ignore", "1")
         fabric.connect(self.name, self.namespace, "eth0")
         fabric.ip("link", "set", self.name, "master", "br0")
 

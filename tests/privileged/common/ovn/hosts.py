@@ -43,6 +43,10 @@ class Namespace:
     def ip(self, *command): return run("ip", "-n", self.name, *command)
     def run(self, *command, **more): return run("ip", "netns", "exec", self.name, *command, **more)
 
+    def set(self, setting, value):
+        """Changes a setting of the kernel, as sysctl names it, in this namespace."""
+        with self, open("/proc/sys/" + setting.replace(".", "/"), "w") as file: file.write(value)
+
     def connect(self, device, other, peer):
         """A pair of devices, one here, one in the other namespace, both up."""
         self.ip("link", "add", device, "type", "veth", "peer", "name", peer, "netns", other.name)
