@@ -5,6 +5,7 @@
 
 use parking_lot::Mutex;
 use sluice_simd::core_share::CoreShare;
+use std::time::{Duration, Instant};
 
 /// What reports say about it.
 pub const NOTE: &str = "Slices before or after which another machine computed on the same core, told by the time that \
@@ -13,13 +14,63 @@ pub const NOTE: &str = "Slices before or after which another machine computed on
 /// Of all measurements: one alone may be too short to know a core that is not shared.
 static LOOKS: Mutex<CoreShare> = Mutex::new(CoreShare::new());
 
+/// A measurement may wait this many times its span for slices that count. What it does not need is left to others.
+const PATIENCE: u32 = 8;
+/// The longest that one waits.
+const PATIENCE_MAX: Duration = Duration::from_secs(20);
+
+/// What measurements have not needed.
+static PATIENCE_LEFT: Mutex<Duration> = Mutex::new(Duration::ZERO);
+
+/// The time of a measurement: its span, and longer while it has not had the core for itself.
+///
+/// Another machine may have the core for seconds, and then leave it for minutes. So a measurement may wait longer than its
+/// own patience, as long as all of them together do not.
+#[derive(Debug)]
+pub struct Lasting<'a> {
+    began: Instant,
+    span: Duration,
+    patience: Duration,
+    /// Where patience comes from, and what is not needed goes.
+    left: &'a Mutex<Duration>,
+}
+
+impl<'a> Lasting<'a> {
+    /// Of a measurement that begins now.
+    pub fn new(span: Duration) -> Lasting<'static> {
+        Lasting::among(&PATIENCE_LEFT, span)
+    }
+
+    fn among(left: &'a Mutex<Duration>, span: Duration) -> Self {
+        let patience = std::mem::take(&mut *left.lock()) + span * PATIENCE;
+        Lasting { began: Instant::now(), span, patience, left }
+    }
+
+    /// Whether the measurement goes on.
+    pub fn lasts<T>(&self, slices: &Slices<T>) -> bool {
+        self.lasts_after(self.began.elapsed(), slices)
+    }
+
+    fn lasts_after<T>(&self, elapsed: Duration, slices: &Slices<T>) -> bool {
+        let waits = elapsed < self.span + self.patience.min(PATIENCE_MAX);
+        elapsed < self.span || slices.len() < Slices::<T>::MIN || !slices.are_enough() && waits
+    }
+}
+
+impl Drop for Lasting<'_> {
+    fn drop(&mut self) {
+        let waited = self.began.elapsed().saturating_sub(self.span);
+        *self.left.lock() += self.patience.saturating_sub(waited);
+    }
+}
+
 /// Whether another hardware thread computes on the caller's core now.
 pub fn is_shared() -> bool {
     LOOKS.lock().is_shared()
 }
 
 /// What slices of a measurement took: those for which the core was not shared, and the others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Slices<T> {
     alone: Vec<T>,
     shared: Vec<T>,
@@ -31,7 +82,7 @@ impl<T> Default for Slices<T> {
     }
 }
 
-impl<T: Clone> Slices<T> {
+impl<T> Slices<T> {
     /// Slices at least in a measurement, so that its median is one even when the host takes a nap.
     pub const MIN: usize = 25;
 
@@ -63,7 +114,10 @@ impl<T: Clone> Slices<T> {
     }
 
     /// Those that count: all, if the core was hardly ever the caller's alone.
-    pub fn counting(&self) -> Vec<T> {
+    pub fn counting(&self) -> Vec<T>
+    where
+        T: Clone,
+    {
         let others = if self.are_enough() { &[][..] } else { &self.shared };
         self.alone.iter().chain(others).cloned().collect()
     }
@@ -77,6 +131,24 @@ impl<T: Clone> Slices<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measurement_waits_for_slices_that_count_and_leaves_the_patience_it_does_not_need() {
+        let s = Duration::from_secs;
+        let (mut few, mut enough) = (Slices::default(), Slices::default());
+        (0..25).for_each(|_| few.note((), true));
+        (0..25).for_each(|_| enough.note((), false));
+        let left = Mutex::new(Duration::ZERO);
+        let time = Lasting::among(&left, s(1));
+        let lasts = |elapsed| [&few, &enough, &Slices::default()].map(|slices| time.lasts_after(elapsed, slices));
+        assert_eq!(lasts(Duration::ZERO), [true; 3], "its span has not passed");
+        assert_eq!(lasts(s(1)), [true, false, true], "no slice counts, or there is none");
+        assert_eq!(lasts(s(9)), [false, false, true], "it has no patience left");
+        drop(time);
+        let (second, third) = (Lasting::among(&left, s(2)), Lasting::among(&left, s(1)));
+        assert!(second.lasts_after(s(17), &few) && !third.lasts_after(s(9), &few), "the second has the first's");
+        assert!(!second.lasts_after(s(22), &few), "none waits so long");
+    }
 
     #[test]
     fn slices_of_a_shared_core_count_only_without_others() {

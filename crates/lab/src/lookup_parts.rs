@@ -7,9 +7,9 @@
 //! before, as in the switch. What one costs more than the one before it is the cost of a part, so the parts add up to the
 //! whole. A part that hides behind another's latency costs nothing by this measure.
 
-use crate::core_share::Slices;
+use crate::core_share::{Lasting, Slices};
 use crate::grid::Subject;
-use crate::rig::{CYCLES, Rig, Sample, TURNS, Workload, lasts, middle};
+use crate::rig::{CYCLES, Rig, Sample, TURNS, Workload, middle};
 use anyhow::{Result, anyhow, bail, ensure};
 use sluice_action::FlowId;
 use sluice_flow::{Metadata, PacketKey, extract};
@@ -23,7 +23,7 @@ use sluice_simd::{HashKey, Isa, VectorOps, tsc};
 use sluice_sync::Slots;
 use sluice_traffic::FlowStream;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A lookup that can be taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,9 +172,9 @@ impl LookupParts {
 
 impl Subject for LookupParts {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
-        let began = Instant::now();
+        let time = Lasting::new(span);
         let mut slices = Slices::default();
-        while lasts(&slices, began, span) {
+        while time.lasts(&slices) {
             self.next_slice()?;
             // None of them is always the first after the packets were written.
             let first = slices.len();

@@ -1,6 +1,6 @@
 //! A switch in the process: generator → rules → null port, taking turns in the caller's thread. No privileges.
 
-use crate::core_share::Slices;
+use crate::core_share::{Lasting, Slices};
 use anyhow::{Result, anyhow, ensure};
 use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
@@ -106,8 +106,6 @@ const MS_A_SLICE: u64 = 20;
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
 const WARM_PART: f64 = 0.2;
-/// A measurement without enough slices that count goes on for this many times its span.
-const PATIENCE: u32 = 8;
 
 const BRIDGE: &str = "br0";
 
@@ -196,12 +194,12 @@ impl Rig {
     /// Measures for about `span`: all cycles of such slices divided by all their packets. As in `time`,
     /// the first part only warms.
     pub fn mean(&self, span: Duration) -> Sample {
-        let began = Instant::now();
+        let time = Lasting::new(span);
         self.run(span.mul_f64(WARM_PART));
         let before = self.assembly.datapath().totals();
         let mut slices = Slices::default();
         let mut last = Cost::of(&before);
-        while lasts(&slices, began, span) {
+        while time.lasts(&slices) {
             slices.run(|| {
                 self.assembly.datapath().run_iterations(TURNS, 0);
                 last.replaced_by(Cost::of(&self.assembly.datapath().totals()))
@@ -281,13 +279,13 @@ pub fn carried(assembly: &Assembly) -> Result<Vec<u64>> {
 
 /// Measures a switch for about `span`: the median of slices of [`TURNS`] turns, and what answered.
 pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
-    let began = Instant::now();
+    let (began, time) = (Instant::now(), Lasting::new(span));
     while began.elapsed() < span.mul_f64(WARM_PART) {
         datapath.run_iterations(TURNS, 0);
     }
     let before = datapath.totals();
     let mut slices = Slices::default();
-    while lasts(&slices, began, span) {
+    while time.lasts(&slices) {
         slices.run(|| slice(datapath));
     }
     let counted = datapath.totals().since(&before);
@@ -300,12 +298,6 @@ pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
         sample.0.extend(Stage::ALL.into_iter().enumerate().map(of_stage));
     }
     sample
-}
-
-/// Whether a measurement that began then goes on.
-pub(crate) fn lasts<T: Clone>(slices: &Slices<T>, began: Instant, span: Duration) -> bool {
-    let elapsed = began.elapsed();
-    elapsed < span || slices.len() < Slices::<T>::MIN || !slices.are_enough() && elapsed < span * PATIENCE
 }
 
 /// Cycles, and the packets that they were for.

@@ -2,7 +2,7 @@
 //! How long it takes to settle, and what it loses meanwhile.
 
 use super::autopilot::{ARM, AUTO, BEST, WANTED, arms, forced, reached, verdict_of};
-use crate::core_share::Slices;
+use crate::core_share::{Lasting, Slices};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
@@ -179,16 +179,18 @@ impl Run<'_> {
     fn pass(&self, n: usize, length: Duration) -> Passed {
         self.phase.begin(n % self.traffic.kinds.len());
         let datapath = self.assembly.datapath();
-        let began = Instant::now();
+        let time = Lasting::new(length);
         let mut last = Cost::of(&datapath.totals());
-        let (mut windows, mut window_began, mut window) = (Vec::new(), began, Slices::default());
-        while began.elapsed() < length {
+        let (mut windows, mut all) = (Vec::new(), Slices::default());
+        let (mut window_began, mut window) = (Instant::now(), Slices::default());
+        while time.lasts(&all) {
             window.run(|| {
                 datapath.run_iterations(TURNS, self.began.elapsed().as_millis() as u64);
                 last.replaced_by(Cost::of(&datapath.totals()))
             });
             if window_began.elapsed() >= WINDOW {
                 datapath.service_caches();
+                all.add(window.clone());
                 windows.push(std::mem::take(&mut window));
                 window_began = Instant::now();
             }
@@ -196,8 +198,6 @@ impl Run<'_> {
         let cycles = |slices: &Slices<Cost>| slices.counting().into_iter().sum::<Cost>().cycles_a_packet();
         let settled = settled(&windows.iter().map(cycles).collect::<Vec<_>>());
         let settled = length.mul_f64(settled as f64 / windows.len().max(1) as f64);
-        let mut all = Slices::default();
-        windows.into_iter().for_each(|window| all.add(window));
         Passed { cycles: cycles(&all), settled_ms: settled.as_secs_f64() * 1e3, shared: all.shared_percent() }
     }
 
