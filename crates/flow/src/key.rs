@@ -296,6 +296,12 @@ impl FlowKey {
         self.set_number(layout::PACKET_TYPE, ethertype.map_or(0, |ethertype| 1 << 16 | u64::from(ethertype)));
     }
 
+    /// Bit `i`: word `i` of the lines, eight bytes each, has a bit that is set. As [`Span::words`].
+    pub fn words_set(&self) -> u64 {
+        let words = self.lines.iter().flat_map(Line::words).enumerate();
+        words.fold(0, |set, (i, word)| set | u64::from(word != 0) << i)
+    }
+
     /// The bytes of a field.
     #[inline]
     pub fn get(&self, span: Span) -> &[u8] {
@@ -418,6 +424,20 @@ mod tests {
         key.set(layout::IPV6_LABEL, &[0, 0, 0, 7]);
         assert_eq!(key.number(layout::IPV6_LABEL), 7);
         assert_eq!(key.get(layout::IPV6_SRC), [0; 16]);
+    }
+
+    #[test]
+    fn words_that_are_set_are_those_of_the_spans_that_are() {
+        assert_eq!((FlowKey::ZERO.words_set(), FlowKey::ONES.words_set()), (0, (1 << (8 * FLOW_LINES)) - 1));
+        for (name, span) in layout::SPANS.iter().filter(|(_, span)| span.offset + span.size <= layout::FLOW_KEY_SIZE) {
+            let words: u64 = span.range().map(|at| 1 << (at / 8)).fold(0, |set, word| set | word);
+            assert_eq!(span.words(), words, "{name}");
+            for at in span.range() {
+                let mut key = FlowKey::ZERO;
+                key.lines[at / LINE_SIZE].0[at % LINE_SIZE] = 0x10;
+                assert_eq!(key.words_set(), 1 << (at / 8), "byte {at} of {name}");
+            }
+        }
     }
 
     #[test]

@@ -41,6 +41,15 @@ impl Span {
     pub const fn line(self) -> usize {
         self.offset / 64
     }
+
+    /// Bit `i`: it has a byte of word `i` of a [`FlowKey`](crate::FlowKey), eight bytes each.
+    pub const fn words(self) -> u64 {
+        if self.size == 0 {
+            return 0;
+        }
+        let (first, last) = (self.offset / 8, (self.offset + self.size - 1) / 8);
+        u64::MAX >> (63 - last) & u64::MAX << first
+    }
 }
 
 macro_rules! spans {

@@ -173,7 +173,7 @@ impl Message {
         };
         if let Message::StatsReply(reply, more) = self {
             let parts = reply.put_parts(*more, version, || begin(kinds::stats_reply(version)));
-            return parts.into_iter().flat_map(finish).collect();
+            return parts.into_iter().map(finish).collect::<Vec<_>>().concat();
         }
         let kind = kinds::number(self, version);
         let mut w = begin(kind.message);

@@ -90,14 +90,22 @@ pub(crate) fn put_nxm_match_and_cookie(matches: &Match, cookie: u64, mask: u64, 
 /// Writes the fields of a match, with nothing around them.
 pub(crate) fn put_fields(matches: &Match, numbering: Numbering, w: &mut Writer) {
     let is_oxm = numbering != Numbering::Nxm;
-    for id in ORDER {
+    // Most matches are about few fields.
+    let words = matches.mask.words_set();
+    let put = |id: FieldId, w: &mut Writer| {
+        let field = id.field();
+        if words & field.place.span.words() != 0 {
+            put_field(matches, field, numbering, w);
+        }
+    };
+    for &id in ORDER {
         let other_form = match id {
             FieldId::InPort | FieldId::VlanTci | FieldId::IpDscp => is_oxm,
             FieldId::InPortOxm | FieldId::VlanVid | FieldId::VlanPcp | FieldId::IpDscpShifted => !is_oxm,
             _ => false,
         };
         if !other_form {
-            put_field(matches, id.field(), numbering, w);
+            put(id, w);
         }
     }
     for id in matches.mask.tun_metadata.fields().filter_map(FieldId::tun_metadata) {
@@ -105,14 +113,12 @@ pub(crate) fn put_fields(matches: &Match, numbering: Numbering, w: &mut Writer) 
         let is_whole = mask == id.field().all_ones_wide();
         put_option(id.field(), value, (!is_whole).then_some(mask), numbering, w);
     }
-    BEHIND_OPTIONS.iter().for_each(|id| put_field(matches, id.field(), numbering, w));
-    let registers = match numbering {
-        Numbering::Oxm(Version::V15) => (0..8).filter_map(FieldId::xreg).collect::<Vec<_>>(),
-        _ => (0..16).filter_map(FieldId::reg).collect(),
-    };
-    for id in registers.iter().chain(BEHIND_REGISTERS) {
-        put_field(matches, id.field(), numbering, w);
+    BEHIND_OPTIONS.iter().for_each(|id| put(*id, w));
+    match numbering {
+        Numbering::Oxm(Version::V15) => (0..8).filter_map(FieldId::xreg).for_each(|id| put(id, w)),
+        _ => (0..16).filter_map(FieldId::reg).for_each(|id| put(id, w)),
     }
+    BEHIND_REGISTERS.iter().for_each(|id| put(*id, w));
 }
 
 fn put_field(matches: &Match, field: &'static Field, numbering: Numbering, w: &mut Writer) {
