@@ -21,10 +21,13 @@ impl Ledger {
         Ledger { saved: most, most, cycles: 0.0, regret: 0.0 }
     }
 
-    /// Notes cycles that packets took.
-    pub fn earn(&mut self, cycles: f64) {
+    /// Notes cycles that packets took. Nothing is saved while another machine shares the core: trials take place without it, and
+    /// are not to be dear then.
+    pub fn earn(&mut self, cycles: f64, was_shared: bool) {
         self.cycles += cycles;
-        self.saved = (self.saved + RATE * cycles).min(self.most);
+        if !was_shared {
+            self.saved = (self.saved + RATE * cycles).min(self.most);
+        }
     }
 
     /// Notes the cost of a trial: cycles beyond those that the arm in charge would have taken.

@@ -243,10 +243,10 @@ impl Autopilot {
     fn end_chunk(&mut self, now: u64, core: CoreNow) {
         let chunk = std::mem::take(&mut self.chunk);
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.chunk_began, now));
-        self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
         let is_interrupted = self.other_work.push(chunk.cycles, elapsed, core.own_time, self.ms);
         let was_shared = std::mem::replace(&mut self.is_shared, core.is_shared) || core.is_shared;
+        self.ledger.earn(chunk.cycles as f64, was_shared);
         if !is_interrupted {
             self.load.push(&chunk, elapsed);
         }
@@ -262,9 +262,11 @@ impl Autopilot {
             }
             return;
         }
-        // Another machine on the same core makes arms dearer, and not alike. Comparisons go on in the next chunk without it.
         if was_shared {
-            return;
+            return self.pause(&chunk);
+        }
+        if self.active != self.compared() {
+            return self.go_on();
         }
         if self.active != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
@@ -285,6 +287,35 @@ impl Autopilot {
         }
         if self.usual.is_known() {
             self.yardstick = self.usual.cost();
+        }
+    }
+
+    /// Another machine on the same core makes arms dearer, and not alike. Until it has gone the arm in charge is active, and what
+    /// is compared waits.
+    fn pause(&mut self, chunk: &Sample) {
+        if self.active != self.in_charge {
+            let dearness = self.arms[self.active].measured.map_or(HOPELESS, |(cost, _)| cost / self.yardstick);
+            self.ledger.spend(chunk.cycles as f64 * (1.0 - 1.0 / dearness));
+            (self.active, self.hopeless) = (self.in_charge, 0);
+        }
+    }
+
+    /// What was compared goes on. Its data has left the processor's caches.
+    fn go_on(&mut self) {
+        match &mut self.phase {
+            Phase::Tournament(tournament) => tournament.go_on(),
+            Phase::Trial(trial) => trial.go_on(),
+            _ => {}
+        }
+        self.active = self.compared();
+    }
+
+    /// The arm that is active while nothing disturbs.
+    fn compared(&self) -> usize {
+        match &self.phase {
+            Phase::Tournament(tournament) => tournament.active(),
+            Phase::Trial(trial) if !trial.is_over() => trial.arm,
+            _ => self.in_charge,
         }
     }
 
@@ -348,7 +379,7 @@ impl Autopilot {
         } else {
             self.tournaments += 1;
             let tournament = Tournament::new(self.eligible(), warming.share);
-            self.active = tournament.first();
+            self.active = tournament.active();
             Phase::Tournament(tournament)
         };
     }

@@ -42,9 +42,14 @@ impl Tournament {
         self.warm_share
     }
 
-    /// The arm that is active first.
-    pub fn first(&self) -> usize {
-        self.field[0].0
+    /// The arm whose slice it is.
+    pub fn active(&self) -> usize {
+        self.field[self.at].0
+    }
+
+    /// Another arm was active meanwhile: the next chunk of the slice is not measured.
+    pub fn go_on(&mut self) {
+        self.warmed = false;
     }
 
     /// Takes the cost of a chunk of the active arm. A hopeless chunk ends the slice. `note` receives each arm's cost.
@@ -58,7 +63,7 @@ impl Tournament {
         self.warmed = true;
         let wanted = ROUNDS[self.round].1;
         if !hopeless && self.costs.len() < wanted {
-            return Next::Measure(self.field[self.at].0);
+            return Next::Measure(self.active());
         }
         let cost = self.costs.iter().copied().fold(f64::INFINITY, f64::min);
         self.field[self.at].1 = cost;
@@ -69,7 +74,7 @@ impl Tournament {
         if self.at == self.field.len() && !self.next_round() {
             return self.outcome();
         }
-        Next::Measure(self.field[self.at].0)
+        Next::Measure(self.active())
     }
 
     /// Keeps the best arms and the safe arm, which they are compared with. Returns whether there is another round.
@@ -86,5 +91,23 @@ impl Tournament {
     fn outcome(&self) -> Next {
         let best = self.field.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("invariant: the safe arm takes part");
         Next::Over { best: best.0, cost: best.1, safe_cost: self.field[0].1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_after_a_pause_is_not_measured() {
+        let mut tournament = Tournament::new([0, 1].into_iter(), 0.0);
+        let push = |tournament: &mut Tournament, cost| {
+            tournament.push(cost, false, |arm, cost| assert_eq!((arm, cost), (0, 100.0), "the cheapest counts"))
+        };
+        assert_eq!(push(&mut tournament, 1.0), Next::Measure(0));
+        assert_eq!(push(&mut tournament, 100.0), Next::Measure(0));
+        tournament.go_on();
+        assert_eq!(push(&mut tournament, 1.0), Next::Measure(0));
+        assert_eq!(push(&mut tournament, 100.0), Next::Measure(1));
     }
 }

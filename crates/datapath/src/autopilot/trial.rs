@@ -28,6 +28,10 @@ pub(super) struct Trial {
     /// Costs of the tried arm, and the bursts in which they were measured.
     costs: ArrayVec<f64, MEASURED>,
     measured: Sample,
+    /// The arm in charge was active in between, and the next chunk is not measured.
+    returns: bool,
+    /// The arm was active long enough.
+    is_over: bool,
     /// Costs of the arm in charge afterwards.
     after: ArrayVec<f64, MEASURED>,
     compared: Sample,
@@ -54,6 +58,8 @@ impl Trial {
             shares: ArrayVec::new(),
             costs: ArrayVec::new(),
             measured: Sample::default(),
+            returns: false,
+            is_over: false,
             after: ArrayVec::new(),
             compared: Sample::default(),
             returned: 0,
@@ -63,12 +69,24 @@ impl Trial {
     /// Takes a chunk of the tried arm; `end` if it is the last. Returns whether the arm was active long enough.
     pub fn push(&mut self, chunk: &Sample, end: bool) -> bool {
         self.tried.add(chunk);
-        if !end && self.costs.is_empty() && self.warms(chunk) {
+        let returns = std::mem::take(&mut self.returns);
+        if !end && (returns || self.costs.is_empty() && self.warms(chunk)) {
             return false;
         }
         self.costs.push(chunk.cost());
         self.measured.add(chunk);
-        end || self.costs.is_full()
+        self.is_over = end || self.costs.is_full();
+        self.is_over
+    }
+
+    /// Whether the arm was active long enough.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The arm in charge was active meanwhile.
+    pub fn go_on(&mut self) {
+        self.returns = true;
     }
 
     /// Whether the cache still fills.
@@ -112,5 +130,24 @@ impl Trial {
         let other = (self.before + after) / 2.0;
         let excess = self.tried.cycles as f64 - other * self.tried.packets as f64;
         Verdict::Cheaper { by: 1.0 - cost / other, cost, excess: excess.max(0.0), early: self.still_fills() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_after_a_pause_is_not_measured() {
+        let chunk = |cycles| Sample { bursts: 8, packets: 256, cycles, passes: 256, ..Sample::default() };
+        let mut trial = Trial::new(1, 100.0);
+        (1..WARMING.0).for_each(|_| assert!(!trial.push(&chunk(25_600), false)));
+        for n in 0..MEASURED {
+            trial.go_on();
+            assert!(!trial.push(&chunk(99_999), false) && !trial.is_over());
+            assert_eq!(trial.push(&chunk(25_600), false), n + 1 == MEASURED);
+        }
+        assert!(trial.is_over());
+        assert_eq!(trial.costs[..], [100.0; MEASURED]);
     }
 }
