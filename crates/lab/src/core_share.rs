@@ -74,17 +74,22 @@ pub fn is_shared() -> bool {
 pub struct Slices<T> {
     alone: Vec<T>,
     shared: Vec<T>,
-}
-
-impl<T> Default for Slices<T> {
-    fn default() -> Self {
-        Slices { alone: Vec::new(), shared: Vec::new() }
-    }
+    enough: usize,
 }
 
 impl<T> Slices<T> {
-    /// Slices at least in a measurement, so that its median is one even when the host takes a nap.
-    pub const MIN: usize = 25;
+    /// Slices in any measurement.
+    const MIN: usize = 25;
+
+    /// Slices whose median is wanted: enough that it is one even when the host takes a nap.
+    pub fn of_median() -> Self {
+        Slices { alone: Vec::new(), shared: Vec::new(), enough: Self::MIN }
+    }
+
+    /// Slices whose mean is wanted, in which a nap counts.
+    pub fn of_mean() -> Self {
+        Slices { enough: 250, ..Slices::of_median() }
+    }
 
     /// Runs one.
     pub fn run(&mut self, slice: impl FnOnce() -> T) {
@@ -103,9 +108,9 @@ impl<T> Slices<T> {
         self.shared.extend(other.shared);
     }
 
-    /// Whether there are enough of those that count.
+    /// Whether there are enough of those that count, or hardly any of the others.
     pub fn are_enough(&self) -> bool {
-        self.alone.len() >= Self::MIN
+        self.alone.len() >= self.enough || 4 * self.shared.len() <= self.len()
     }
 
     /// How many there are.
@@ -135,12 +140,12 @@ mod tests {
     #[test]
     fn a_measurement_waits_for_slices_that_count_and_leaves_the_patience_it_does_not_need() {
         let s = Duration::from_secs;
-        let (mut few, mut enough) = (Slices::default(), Slices::default());
+        let (mut few, mut enough) = (Slices::of_median(), Slices::of_median());
         (0..25).for_each(|_| few.note((), true));
         (0..25).for_each(|_| enough.note((), false));
         let left = Mutex::new(Duration::ZERO);
         let time = Lasting::among(&left, s(1));
-        let lasts = |elapsed| [&few, &enough, &Slices::default()].map(|slices| time.lasts_after(elapsed, slices));
+        let lasts = |elapsed| [&few, &enough, &Slices::of_median()].map(|slices| time.lasts_after(elapsed, slices));
         assert_eq!(lasts(Duration::ZERO), [true; 3], "its span has not passed");
         assert_eq!(lasts(s(1)), [true, false, true], "no slice counts, or there is none");
         assert_eq!(lasts(s(9)), [false, false, true], "it has no patience left");
@@ -152,14 +157,20 @@ mod tests {
 
     #[test]
     fn slices_of_a_shared_core_count_only_without_others() {
-        let mut slices = Slices::default();
+        let mut slices = Slices::of_median();
         (0..24).for_each(|_| slices.note(1, false));
         (0..76).for_each(|_| slices.note(2, true));
         assert!(!slices.are_enough());
         assert_eq!((slices.counting().len(), slices.shared_percent()), (100, 76.0), "all of too few");
         slices.note(1, false);
         assert_eq!(slices.counting(), [1; 25]);
-        let mut run = Slices::default();
+        let mut mean = Slices::of_mean();
+        (0..100).for_each(|n| mean.note(n, n < 26));
+        assert_eq!(mean.counting().len(), 100, "too few for a mean");
+        mean.note(100, false);
+        (0..4).for_each(|_| mean.note(100, false));
+        assert_eq!(mean.counting().len(), 79, "but hardly any other");
+        let mut run = Slices::of_median();
         (0..5).for_each(|n| run.run(|| n));
         slices.add(run);
         assert_eq!(slices.len(), 106);

@@ -173,7 +173,7 @@ impl LookupParts {
 impl Subject for LookupParts {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let time = Lasting::new(span);
-        let mut slices = Slices::default();
+        let mut slices = Slices::of_median();
         while time.lasts(&slices) {
             self.next_slice()?;
             // None of them is always the first after the packets were written.

@@ -197,7 +197,7 @@ impl Rig {
         let time = Lasting::new(span);
         self.run(span.mul_f64(WARM_PART));
         let before = self.assembly.datapath().totals();
-        let mut slices = Slices::default();
+        let mut slices = Slices::of_mean();
         let mut last = Cost::of(&before);
         while time.lasts(&slices) {
             slices.run(|| {
@@ -284,7 +284,7 @@ pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
         datapath.run_iterations(TURNS, 0);
     }
     let before = datapath.totals();
-    let mut slices = Slices::default();
+    let mut slices = Slices::of_median();
     while time.lasts(&slices) {
         slices.run(|| slice(datapath));
     }

@@ -181,8 +181,8 @@ impl Run<'_> {
         let datapath = self.assembly.datapath();
         let time = Lasting::new(length);
         let mut last = Cost::of(&datapath.totals());
-        let (mut windows, mut all) = (Vec::new(), Slices::default());
-        let (mut window_began, mut window) = (Instant::now(), Slices::default());
+        let (mut windows, mut all) = (Vec::new(), Slices::of_mean());
+        let (mut window_began, mut window) = (Instant::now(), Slices::of_median());
         while time.lasts(&all) {
             window.run(|| {
                 datapath.run_iterations(TURNS, self.began.elapsed().as_millis() as u64);
@@ -191,7 +191,7 @@ impl Run<'_> {
             if window_began.elapsed() >= WINDOW {
                 datapath.service_caches();
                 all.add(window.clone());
-                windows.push(std::mem::take(&mut window));
+                windows.push(std::mem::replace(&mut window, Slices::of_median()));
                 window_began = Instant::now();
             }
         }
