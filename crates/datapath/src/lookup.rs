@@ -113,14 +113,10 @@ impl Levels {
         emc.is_some() || smc || distributor.is_some()
     }
 
-    /// Whether the first cache in use, or the distributor if it comes first, is larger than the second-level cache, and so is prefetched while packets are still read.
+    /// Whether the first cache in use is larger than the second-level cache, and so is prefetched while packets are still read.
     #[inline]
     pub fn exceeds_l2(&self) -> bool {
-        match self.arm {
-            Arm { emc: Some(_), .. } => self.emc.exceeds_l2(),
-            Arm { smc: true, .. } => self.smc.exceeds_l2(),
-            Arm { distributor, .. } => distributor.is_some() && self.distributor.exceeds_l2(),
-        }
+        if self.arm.emc.is_some() { self.emc.exceeds_l2() } else { self.arm.smc && self.smc.exceeds_l2() }
     }
 
     /// Hashes the first `n` of some keys, and fetches the lines that the first cache in use will look them up in.
@@ -137,8 +133,6 @@ impl Levels {
             self.emc.prefetch(&hashes[..n]);
         } else if self.arm.smc {
             self.smc.prefetch(&hashes[..n]);
-        } else {
-            self.distributor.prefetch(&hashes[..n]);
         }
     }
 

@@ -145,21 +145,6 @@ impl Distributor {
         matches!(self.tables.get(self.active), Some(HintTable::Own(own)) if own.awaits_memory())
     }
 
-    /// Whether the lines of its own table, if that is asked, are prefetched while packets are still read.
-    #[inline(never)]
-    pub fn exceeds_l2(&self) -> bool {
-        matches!(self.tables.get(self.active), Some(HintTable::Own(own)) if own.exceeds_l2())
-    }
-
-    /// Prefetches what a lookup of these hashes reads first in its own table.
-    // Inlined it costs a lone packet of the caches 56 instructions (2026-11-30).
-    #[inline(never)]
-    pub fn prefetch(&self, hashes: &[u64]) {
-        if let Some(HintTable::Own(own)) = self.tables.get(self.active) {
-            own.prefetch(hashes);
-        }
-    }
-
     /// The kind of the table that is asked, if it is on.
     pub fn kind(&self) -> Option<DistributorTable> {
         self.tables.get(self.active).map(HintTable::kind)

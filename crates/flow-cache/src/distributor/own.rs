@@ -6,8 +6,7 @@
 //! in either line: if it were always the first, the same flows would replace each other for ever, beside slots that
 //! nobody uses.
 //!
-//! The table grows with the flows ([`Fill`]), which for it are lost when they are not in the first of their lines: a lookup
-//! then waits for one line after the other. An entry holds too few bits of its hash to find its line in the larger
+//! The table grows with the flows ([`Fill`]). An entry holds too few bits of its hash to find its line in the larger
 //! table, so the lines that were in use before are emptied, a few with each entry recorded; else they would be full
 //! of entries that no lookup finds, and 3.7 % of those packets would find no hint.
 
@@ -15,7 +14,7 @@ use crate::fill::Fill;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BATCH_MAX;
 use sluice_simd::hints::{self, Hints, SLOTS};
-use sluice_simd::{Isa, cache_size, prefetch, signature};
+use sluice_simd::{Isa, prefetch, signature};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,20 +67,6 @@ impl OwnTable {
         self.fill.is_short_of(self.lines.len())
     }
 
-    /// Whether its lines are prefetched while packets are still read: they are more than the second-level cache holds.
-    #[inline]
-    pub fn exceeds_l2(&self) -> bool {
-        (self.fill.mask() + 1) * size_of::<Hints>() >= cache_size::l2_share()
-    }
-
-    /// Prefetches what a lookup of these hashes reads first.
-    #[inline(always)]
-    pub fn prefetch(&self, hashes: &[u64]) {
-        for hash in hashes {
-            prefetch::read(&self.lines[*hash as usize & self.fill.mask()]);
-        }
-    }
-
     #[inline(always)]
     fn place(&self, hash: u64) -> BucketPair {
         let signature = ((hash >> 48) as u16).max(1);
@@ -132,16 +117,11 @@ impl OwnTable {
         self.grow();
         let BucketPair { signature, first, second } = self.place(hash);
         // Another flow's hint under the same signature is replaced: it would hide this one for ever.
-        let in_either = |signature| self.slot_of(signature, first).or_else(|| self.slot_of(signature, second));
-        let (at, slot) = match (in_either(signature), in_either(0)) {
-            (Some(same), _) => same,
-            (None, Some((at, slot))) => {
-                if at == second {
-                    self.fill.count_lost();
-                }
-                (at, slot)
-            }
-            (None, None) => self.make_room(first, second),
+        let same = || self.slot_of(signature, first).or_else(|| self.slot_of(signature, second));
+        let free = || self.slot_of(0, first).or_else(|| self.slot_of(0, second));
+        let (at, slot) = match same().or_else(free) {
+            Some(room) => room,
+            None => self.make_room(first, second),
         };
         self.put(at, slot, signature, hint);
     }
@@ -175,7 +155,6 @@ impl OwnTable {
                 if let Some((to, free)) = self.slot_of(0, other) {
                     let line = &self.lines[at as usize];
                     self.put(to, free, line.signatures[slot], line.hints[slot]);
-                    self.fill.count_lost();
                     return (at, slot);
                 }
             }
