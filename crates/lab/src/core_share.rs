@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(lasts(s(9)), [false, false, true], "it has no patience left");
         drop(time);
         let (second, third) = (Lasting::among(&left, s(2)), Lasting::among(&left, s(1)));
-        assert!(second.lasts_after(s(17), &few) && !third.lasts_after(s(9), &few), "the second has the first's");
+        assert!(second.lasts_after(s(20), &few) && !third.lasts_after(s(9), &few), "the second has the first's");
         assert!(!second.lasts_after(s(22), &few), "none waits so long");
     }
 

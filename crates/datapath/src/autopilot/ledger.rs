@@ -21,8 +21,8 @@ impl Ledger {
         Ledger { saved: most, most, cycles: 0.0, regret: 0.0 }
     }
 
-    /// Notes cycles that packets took. Nothing is saved while another machine shares the core: trials take place without it, and
-    /// are not to be dear then.
+    /// Notes cycles that packets took. Nothing is saved while another machine shares the core: no trial takes place then, and those
+    /// that followed would take a large part of the time between.
     pub fn earn(&mut self, cycles: f64, was_shared: bool) {
         self.cycles += cycles;
         if !was_shared {

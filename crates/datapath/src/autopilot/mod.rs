@@ -294,6 +294,7 @@ impl Autopilot {
     /// is compared waits.
     fn pause(&mut self, chunk: &Sample) {
         if self.active != self.in_charge {
+            // The chunk's cycles are those of a shared core, so what they were too many is told by the arms' costs.
             let dearness = self.arms[self.active].measured.map_or(HOPELESS, |(cost, _)| cost / self.yardstick);
             self.ledger.spend(chunk.cycles as f64 * (1.0 - 1.0 / dearness));
             (self.active, self.hopeless) = (self.in_charge, 0);
