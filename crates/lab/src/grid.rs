@@ -56,8 +56,8 @@ pub struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// The usual number of rounds. Of nine, the interval of the median leaves out the smallest and the largest.
-    pub const ROUNDS: [usize; 2] = [3, 9];
+    /// The usual number of rounds.
+    pub const ROUNDS: [usize; 2] = [3, 7];
     /// The usual length of a measurement.
     pub const SPAN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(30)];
 

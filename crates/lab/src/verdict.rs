@@ -4,8 +4,8 @@ use crate::record::Point;
 use crate::stat::Stat;
 use std::fmt::{self, Display};
 
-/// The most that two measurements of one thing may differ by (see [`spread`]) where a few percent decide. Beyond it nothing is
-/// decided: noise neither helps nor harms.
+/// The most that two measurements of one thing may differ by (half the distance between the largest and the smallest
+/// ratio) where a few percent decide. Beyond it nothing is decided: noise neither helps nor harms.
 pub const MARGIN: f64 = 0.03;
 
 /// What a measurement says about an aim.
@@ -37,11 +37,10 @@ impl Verdict {
     }
 }
 
-/// How far the median ratio of one setting measured twice may be from the 1 that it should be: half of the width of its
-/// [interval](Stat::interval) and the 1; 0 if it was not measured twice. So a single ratio says something, too.
+/// Half the distance between the largest and the smallest ratio of one setting measured twice, and the 1 that it should be; 0
+/// if it was not measured twice. So a single ratio says something, too.
 pub fn spread(same_twice: Option<&Stat>) -> f64 {
-    let interval = same_twice.map_or((1.0, 1.0), Stat::interval);
-    (interval.1.max(1.0) - interval.0.min(1.0)) / 2.0
+    same_twice.map_or(0.0, |twice| (twice.max.max(1.0) - twice.min.min(1.0)) / 2.0)
 }
 
 /// How many of the verdicts say what, in words.
@@ -72,9 +71,6 @@ mod tests {
         assert!((spread(&[0.98, 1.04]) - 0.03).abs() < 1e-9);
         assert!((spread(&[0.7]) - 0.15).abs() < 1e-9, "one measurement that differs by a third decides nothing");
         assert_eq!(spread(&[]), 0.0);
-        let nine = |outer: [f64; 2]| spread(&[&[1.0; 7][..], &outer].concat());
-        assert!((nine([0.5, 2.0]) - 0.0).abs() < 1e-9, "one of nine may be wrong at each side");
-        assert!((nine([0.5, 0.6]) - 0.2).abs() < 1e-9, "two may not");
     }
 
     #[test]

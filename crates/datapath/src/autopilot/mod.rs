@@ -530,10 +530,9 @@ impl Autopilot {
     fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {
         let broke = !self.ledger.affords(0.0);
         if self.active != self.in_charge {
-            if trial.push(chunk, hopeless || broke) {
-                self.active = self.in_charge;
-            }
+            trial.push(chunk, hopeless || broke);
             self.phase = Phase::Trial(trial);
+            self.active = self.compared();
             return;
         }
         if self.watch(chunk, now) {

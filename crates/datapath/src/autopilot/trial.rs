@@ -28,8 +28,8 @@ pub(super) struct Trial {
     /// Costs of the tried arm, and the bursts in which they were measured.
     costs: ArrayVec<f64, MEASURED>,
     measured: Sample,
-    /// The arm in charge was active in between, and the next chunk is not measured.
-    returns: bool,
+    /// The arm in charge was active in between, so the next chunk is not measured.
+    has_paused: bool,
     /// The arm was active long enough.
     is_over: bool,
     /// Costs of the arm in charge afterwards.
@@ -58,7 +58,7 @@ impl Trial {
             shares: ArrayVec::new(),
             costs: ArrayVec::new(),
             measured: Sample::default(),
-            returns: false,
+            has_paused: false,
             is_over: false,
             after: ArrayVec::new(),
             compared: Sample::default(),
@@ -66,17 +66,16 @@ impl Trial {
         }
     }
 
-    /// Takes a chunk of the tried arm; `end` if it is the last. Returns whether the arm was active long enough.
-    pub fn push(&mut self, chunk: &Sample, end: bool) -> bool {
+    /// Takes a chunk of the tried arm; `end` if it is the last.
+    pub fn push(&mut self, chunk: &Sample, end: bool) {
         self.tried.add(chunk);
-        let returns = std::mem::take(&mut self.returns);
-        if !end && (returns || self.costs.is_empty() && self.warms(chunk)) {
-            return false;
+        let has_paused = std::mem::take(&mut self.has_paused);
+        if !end && (has_paused || self.costs.is_empty() && self.warms(chunk)) {
+            return;
         }
         self.costs.push(chunk.cost());
         self.measured.add(chunk);
         self.is_over = end || self.costs.is_full();
-        self.is_over
     }
 
     /// Whether the arm was active long enough.
@@ -86,7 +85,7 @@ impl Trial {
 
     /// The arm in charge was active meanwhile.
     pub fn go_on(&mut self) {
-        self.returns = true;
+        self.has_paused = true;
     }
 
     /// Whether the cache still fills.
@@ -141,11 +140,12 @@ mod tests {
     fn a_chunk_after_a_pause_is_not_measured() {
         let chunk = |cycles| Sample { bursts: 8, packets: 256, cycles, passes: 256, ..Sample::default() };
         let mut trial = Trial::new(1, 100.0);
-        (1..WARMING.0).for_each(|_| assert!(!trial.push(&chunk(25_600), false)));
-        for n in 0..MEASURED {
+        (1..WARMING.0).for_each(|_| trial.push(&chunk(25_600), false));
+        for _ in 0..MEASURED {
+            assert!(!trial.is_over());
             trial.go_on();
-            assert!(!trial.push(&chunk(99_999), false) && !trial.is_over());
-            assert_eq!(trial.push(&chunk(25_600), false), n + 1 == MEASURED);
+            trial.push(&chunk(99_999), false);
+            trial.push(&chunk(25_600), false);
         }
         assert!(trial.is_over());
         assert_eq!(trial.costs[..], [100.0; MEASURED]);

@@ -71,8 +71,8 @@ impl Experiment for Autopilot {
                 format!(
                     "The best arm is that of an earlier run of each arm. Repetitions are interleaved: best arm, \
                      autopilot, best arm. Reached: the median over pairs of best arm's cycles by autopilot's. It passes at \
-                     {WANTED}. The spread is half the distance within which the median ratio of the best arm's two lies in \
-                     95 of 100 cases; a point with a spread over {} is undecided and counts as neither.",
+                     {WANTED}. The spread is half the distance between the largest and the smallest ratio of the best \
+                     arm's two; a point with a spread over {} is undecided and counts as neither.",
                     verdict::MARGIN
                 ),
                 verdict::counted(points.iter().filter_map(verdict_of)),
