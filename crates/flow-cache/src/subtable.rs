@@ -275,6 +275,12 @@ impl Subtable {
         BatchMask(perhaps)
     }
 
+    /// Whether the index may hold this tag. No branch depends on the answer.
+    #[inline(always)]
+    pub fn may_hold_one<V: VectorOps>(&self, ops: V, tag: u32) -> bool {
+        self.index.part(tag).may_hold_with(ops, tag)
+    }
+
     /// Compares the packets of `perhaps` with the records of their tags: the last part of [`Subtable::lookup`]. Writes
     /// `hits` and returns the packets that match.
     #[inline(always)]

@@ -40,8 +40,12 @@ const FIRST: usize = 2;
 /// The most megaflows of a subtable that is listed later: listing it is work for a single lookup.
 const LIST_LATER_MAX: usize = 256;
 
-/// Subtables left by pruning that are prefetched for a packet; further ones are not.
-const AHEAD: usize = 4;
+/// Subtables left by pruning that are kept for a packet. If there are more, pruning is asked for them once again. Tests keep
+/// fewer, so that small cases have more.
+const KEPT: usize = if cfg!(test) { 6 } else { 16 };
+
+/// How many of these are asked about a packet at a time: more would be asked in vain once one matches.
+const AT_ONCE: usize = 4;
 
 /// How subtables are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,15 +258,15 @@ impl TupleSpace {
         let in_turn = InTurn { batch, hits: hits_found, search, subtables: &mut *subtables, places, miss };
         let mut left = batch.isa.run(in_turn);
         let Some(pruning) = &self.pruning else { return left };
-        let mut ahead = Ahead::new();
+        let mut kept = Kept::new();
         let nodes = &search.nodes;
         let find =
-            InLeft { batch, hits, subtables: &mut *subtables, pruning, nodes, first, ahead: &mut ahead, miss: left };
+            InLeft { batch, hits, subtables: &mut *subtables, pruning, nodes, first, kept: &mut kept, miss: left };
         let found = batch.isa.run(find);
         for i in left {
-            let mut n = asked as u64 + ahead.asked[i];
+            let mut n = asked as u64 + kept.asked[i];
             if !found.contains(i) {
-                if !ahead.places[i].is_full() {
+                if !kept.places[i].is_full() {
                     continue;
                 }
                 let (hit, further) = batch.isa.run(InFurther { batch, subtables, pruning, nodes, first, i });
@@ -321,23 +325,18 @@ impl TupleSpace {
     }
 }
 
-/// For each packet, the first subtables that pruning leaves, the packet's tag in each of them, and how many were asked.
+/// For each packet, the first subtables that pruning leaves, and how many were asked up to the one that matches.
 ///
 /// Filled in place: as the result of a function it was copied, 147 instructions a batch (2026-11-22).
-struct Ahead {
-    places: [ArrayVec<u32, AHEAD>; BATCH_MAX],
-    tags: [[u32; AHEAD]; BATCH_MAX],
+struct Kept {
+    places: [ArrayVec<u32, KEPT>; BATCH_MAX],
     asked: [u64; BATCH_MAX],
 }
 
-impl Ahead {
+impl Kept {
     #[inline(always)]
-    fn new() -> Ahead {
-        Ahead {
-            places: std::array::from_fn(|_| ArrayVec::new_const()),
-            tags: [[0; AHEAD]; BATCH_MAX],
-            asked: [0; BATCH_MAX],
-        }
+    fn new() -> Kept {
+        Kept { places: std::array::from_fn(|_| ArrayVec::new_const()), asked: [0; BATCH_MAX] }
     }
 }
 
@@ -350,61 +349,97 @@ struct InLeft<'s, 'k, 'g> {
     pruning: &'s Pruning,
     nodes: &'s NodePool,
     first: &'s [u32],
-    ahead: &'s mut Ahead,
+    kept: &'s mut Kept,
     miss: BatchMask,
 }
 
 impl Kernel for InLeft<'_, '_, '_> {
     type Output = BatchMask;
 
-    // Stage by stage for the whole batch, so that the packets' cache misses overlap.
     #[inline(always)]
-    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
-        let InLeft { batch, hits, subtables, pruning, nodes, first, ahead, miss } = self;
-        let Ahead { places, tags, asked } = ahead;
-        for i in miss {
-            let places = &mut places[i];
-            pruning.survivors(nodes, &batch.keys[i], |place| {
-                if !first.contains(&place) {
-                    places.push(place);
-                    prefetch::read(&subtables[place as usize]);
-                }
-                places.is_full()
-            });
-        }
-        for i in miss {
-            for (tag, place) in tags[i].iter_mut().zip(&places[i]) {
-                let Some(subtable) = &subtables[*place as usize] else { continue };
-                *tag = subtable.tag_of_with(ops, &batch.keys[i]);
-                subtable.prefetch(*tag);
+    fn run<V: VectorOps>(mut self, ops: V) -> BatchMask {
+        self.keep();
+        let (mut found, mut left) = (BatchMask::NONE, self.miss);
+        for from in (0..KEPT).step_by(AT_ONCE) {
+            let (asked, hit) = self.ask(ops, left, from);
+            found = BatchMask(found.0 | hit.0);
+            left = BatchMask(asked.0 & !hit.0);
+            if left.is_empty() {
+                break;
             }
         }
-        for i in miss {
-            for (tag, place) in tags[i].iter().zip(&places[i]) {
-                if let Some(subtable) = &subtables[*place as usize] {
-                    subtable.prefetch_flows(*tag, batch.flows);
-                }
-            }
-        }
-        let mut found = BatchMask::NONE;
-        for i in miss {
-            for (tag, place) in tags[i].iter().zip(&places[i]) {
-                asked[i] += 1;
-                let Some(subtable) = &mut subtables[*place as usize] else { continue };
-                let hit = subtable.find_with(ops, i, *tag, batch);
-                if hit.is_some() {
-                    hits[i] = hit;
-                    subtable.hits += 1;
-                    found.insert(i);
-                    break;
-                }
-            }
+        for i in left {
+            self.kept.asked[i] = self.kept.places[i].len() as u64;
         }
         found
     }
 }
 
-/// A search for packet `i` in the subtables that pruning leaves, from the one after [`AHEAD`] of them on. Returns the megaflow
+impl InLeft<'_, '_, '_> {
+    /// Keeps the first subtables that pruning leaves.
+    #[inline(always)]
+    fn keep(&mut self) {
+        for i in self.miss {
+            let places = &mut self.kept.places[i];
+            self.pruning.survivors(self.nodes, &self.batch.keys[i], |place| {
+                if !self.first.contains(&place) {
+                    places.push(place);
+                    prefetch::read(&self.subtables[place as usize]);
+                }
+                places.is_full()
+            });
+        }
+    }
+
+    /// Asks [`AT_ONCE`] of the kept subtables, from number `from` on, about each of `packets`. Returns those packets that have so
+    /// many, and those that match.
+    ///
+    /// Stage by stage for the whole batch, so that the packets' cache misses overlap. Which subtable may match is unpredictable, so
+    /// no branch depends on it before all of them are known.
+    #[inline(always)]
+    fn ask<V: VectorOps>(&mut self, ops: V, packets: BatchMask, from: usize) -> (BatchMask, BatchMask) {
+        let InLeft { batch, subtables, kept: Kept { places, asked }, .. } = self;
+        let (mut tags, mut candidates) = ([[0; AT_ONCE]; BATCH_MAX], [BatchMask::NONE; BATCH_MAX]);
+        let mut asks = BatchMask::NONE;
+        for i in packets {
+            for (tag, place) in tags[i].iter_mut().zip(places[i].iter().skip(from)) {
+                let Some(subtable) = &subtables[*place as usize] else { continue };
+                *tag = subtable.tag_of_with(ops, &batch.keys[i]);
+                subtable.prefetch(*tag);
+                asks.insert(i);
+            }
+        }
+        for i in asks {
+            for (n, (tag, place)) in tags[i].iter().zip(places[i].iter().skip(from)).enumerate() {
+                let Some(subtable) = &subtables[*place as usize] else { continue };
+                candidates[i].0 |= u32::from(subtable.may_hold_one(ops, *tag)) << n;
+            }
+            for n in candidates[i] {
+                let Some(subtable) = &subtables[places[i][from + n] as usize] else { continue };
+                if subtable.is_large() {
+                    subtable.prefetch_flows(tags[i][n], batch.flows);
+                }
+            }
+        }
+        let mut found = BatchMask::NONE;
+        for i in asks {
+            for n in candidates[i] {
+                let Some(subtable) = &mut subtables[places[i][from + n] as usize] else { continue };
+                let hit = subtable.find_with(ops, i, tags[i][n], batch);
+                if hit.is_some() {
+                    self.hits[i] = hit;
+                    subtable.hits += 1;
+                    asked[i] = (from + n + 1) as u64;
+                    found.insert(i);
+                    break;
+                }
+            }
+        }
+        (asks, found)
+    }
+}
+
+/// A search for packet `i` in the subtables that pruning leaves, from the one after [`KEPT`] of them on. Returns the megaflow
 /// and how many were asked.
 struct InFurther<'s, 'k, 'g> {
     batch: &'s LookupBatch<'k, 'g>,
@@ -428,12 +463,13 @@ impl<'g> Kernel for InFurther<'_, '_, 'g> {
                 return false;
             }
             seen += 1;
-            if seen <= AHEAD {
+            if seen <= KEPT {
                 return false;
             }
             asked += 1;
             let Some(subtable) = &mut subtables[place as usize] else { return false };
-            hit = subtable.find_with(ops, i, subtable.tag_of_with(ops, key), batch);
+            let tag = subtable.tag_of_with(ops, key);
+            hit = if subtable.may_hold_one(ops, tag) { subtable.find_with(ops, i, tag, batch) } else { None };
             subtable.hits += u64::from(hit.is_some());
             hit.is_some()
         });
