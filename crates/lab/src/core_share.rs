@@ -52,8 +52,12 @@ impl<'a> Lasting<'a> {
     }
 
     fn lasts_after<T>(&self, elapsed: Duration, slices: &Slices<T>) -> bool {
-        let waits = elapsed < self.span + self.patience.min(PATIENCE_MAX);
-        elapsed < self.span || slices.len() < Slices::<T>::MIN || !slices.are_enough() && waits
+        let is_too_short = elapsed < self.span || slices.len() < Slices::<T>::MIN;
+        is_too_short || !slices.are_enough() && self.waits_after(elapsed)
+    }
+
+    fn waits_after(&self, elapsed: Duration) -> bool {
+        elapsed < self.span + self.patience.min(PATIENCE_MAX)
     }
 }
 
@@ -61,6 +65,29 @@ impl Drop for Lasting<'_> {
     fn drop(&mut self) {
         let waited = self.began.elapsed().saturating_sub(self.span);
         *self.left.lock() += self.patience.saturating_sub(waited);
+    }
+}
+
+/// Runs pieces of work until those for which the core was not shared have taken `span` together, or there is no patience left.
+/// What looks at the core itself and waits while it is shared, as the autopilot does, has had that time then.
+pub fn run_alone(span: Duration, mut piece: impl FnMut()) {
+    let timed = || {
+        let began = Instant::now();
+        piece();
+        began.elapsed()
+    };
+    alone(&Lasting::new(span), is_shared, timed);
+}
+
+/// The same with pieces that tell how long they took.
+fn alone(time: &Lasting<'_>, mut is_shared: impl FnMut() -> bool, mut piece: impl FnMut() -> Duration) {
+    let mut had = Duration::ZERO;
+    let mut was_shared = is_shared();
+    while had < time.span && time.waits_after(time.began.elapsed()) {
+        let took = piece();
+        if !std::mem::replace(&mut was_shared, is_shared()) && !was_shared {
+            had += took;
+        }
     }
 }
 
@@ -153,6 +180,26 @@ mod tests {
         let (second, third) = (Lasting::among(&left, s(2)), Lasting::among(&left, s(1)));
         assert!(second.lasts_after(s(20), &few) && !third.lasts_after(s(9), &few), "the second has the first's");
         assert!(!second.lasts_after(s(22), &few), "none waits so long");
+    }
+
+    #[test]
+    fn a_switch_that_waits_for_its_core_has_it_for_the_whole_span() {
+        let ms = Duration::from_millis;
+        let (mut looks, mut pieces) = (0, 0);
+        let is_shared = || {
+            looks += 1;
+            looks % 4 < 2
+        };
+        let piece = || {
+            pieces += 1;
+            ms(1)
+        };
+        alone(&Lasting::among(&Mutex::new(ms(60_000)), ms(4)), is_shared, piece);
+        assert_eq!(pieces, 14, "those that end with looks 3, 7, 11 and 15 count");
+        let no_patience = Mutex::default();
+        let impatient = Lasting::among(&no_patience, ms(1));
+        alone(&impatient, || true, || ms(1));
+        assert!(impatient.began.elapsed() >= ms(9));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A switch in the process: generator → rules → null port, taking turns in the caller's thread. No privileges.
 
-use crate::core_share::{Lasting, Slices};
+use crate::core_share::{self, Lasting, Slices};
 use anyhow::{Result, anyhow, ensure};
 use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
@@ -102,6 +102,8 @@ pub struct Rig {
 pub const TURNS: usize = 64;
 /// Milliseconds of the clock that pass with a slice while caches warm.
 const MS_A_SLICE: u64 = 20;
+/// Between two looks at the core a switch that waits for it runs this long: two of the autopilot's chunks.
+const PIECE: Duration = Duration::from_millis(1);
 /// Packets in a turn.
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
@@ -179,6 +181,11 @@ impl Rig {
             self.assembly.datapath().run_iterations(TURNS, 0);
             self.assembly.datapath().service_caches();
         }
+    }
+
+    /// The same until the switch has had the core for itself for `span`: while another machine computes on it the autopilot waits.
+    pub fn run_alone(&self, span: Duration) {
+        core_share::run_alone(span, || self.run(PIECE));
     }
 
     /// Its megaflows now.

@@ -130,14 +130,17 @@ impl Setting {
 /// Runs a switch with `settings` until its caches hold what they can of that many flows, and the autopilot has chosen, if it may.
 pub fn fill(rig: &Rig, flows: u64, settings: &Settings) {
     let filling = FILLING_A_FLOW * flows.min(FLOWS_MAX) as u32;
-    rig.run(if Arm::all(settings).len() > 1 { filling.max(CHOOSING) } else { filling });
+    rig.run(filling);
+    if Arm::all(settings).len() > 1 {
+        rig.run_alone(CHOOSING);
+    }
 }
 
 /// Before a setting is measured it runs this long for each flow. A table takes most of a second to fill with a million flows.
 const FILLING_A_FLOW: Duration = Duration::from_micros(3);
 /// Further flows add nothing to that time.
 const FLOWS_MAX: u64 = 8_000_000;
-/// The autopilot runs at least this long. It could not compare arms during the measurement: between the slices other switches
+/// The autopilot runs that much longer with the core for itself. It could not compare arms during the measurement: between the slices other switches
 /// evict their data from the processor's caches.
 const CHOOSING: Duration = Duration::from_millis(500);
 

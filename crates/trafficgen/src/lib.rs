@@ -13,11 +13,13 @@
 //! [`Connections`] measures connection rates instead: a client and a server in the process perform one transaction
 //! after another.
 //!
-//! [`search`] decides which trial comes next. It uses no clock, sockets or threads.
+//! [`search`] decides which trial comes next, by bisection as in RFC 2544, and [`Estimate`] does on a machine that disturbs
+//! trials. They use no clock, sockets or threads.
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod connections;
+mod estimate;
 mod external;
 mod generator;
 mod in_process;
@@ -31,6 +33,7 @@ mod stamp;
 mod trial_clock;
 
 pub use connections::{Connections, Transactions};
+pub use estimate::Estimate;
 pub use external::External;
 pub use generator::{Generator, GeneratorError, LaneFigures, Trial, TrialFigures};
 pub use in_process::InProcess;

@@ -8,13 +8,13 @@ use crate::loss::Loss;
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::{CORE_SHARED, EMC_SHARE, MEGAFLOW_SHARE, MPPS, SMC_SHARE, Sample};
 use crate::setting::{self, Setting};
+use crate::switch::{self, Running};
+use crate::text;
 use crate::verdict::{self, Verdict};
-use crate::{switch, text};
 use anyhow::Result;
 use sluice_datapath::Settings;
 use sluice_fate::Counter;
-use sluice_trafficgen::search::{Config, Search};
-use sluice_trafficgen::{Generator, Plan, Trial};
+use sluice_trafficgen::{Estimate, Generator, InProcess, Plan, Trial};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -31,15 +31,18 @@ const FLOWS: [f64; 7] = [1.0, 100.0, 200.0, 800.0, 8e3, 100e3, 1e6];
 /// Sizes of frames, checksum included.
 const FRAMES: [f64; 3] = [64.0, 512.0, 1518.0];
 
-/// The most loss. Source: seed 004.
+/// The most loss of a trial that passes. Source: seed 004.
 const LOSS: f64 = 0.000_02;
-/// Where a search begins, and how close passed and failed rate come.
+/// The rates that are possible, packets a second.
+const MIN_RATE: f64 = 20e3;
 const MAX_RATE: f64 = 20e6;
+/// Trials of an estimate, and the length of one in measurements: other work that takes a core for a millisecond fails the trial that
+/// it falls into, and no other.
+const TRIALS: usize = 60;
+const TRIAL: f64 = 0.05;
+/// Trials of a validation, of which most must pass, and by how much the rate is lowered if they do not.
+const VALIDATION: usize = 9;
 const GRANULARITY: f64 = 0.01;
-/// Trials a step, of which most decide, and the length of one in measurements: other work that takes a core for a
-/// millisecond fails the trial that it falls into, and no other.
-const REPEATS: usize = 9;
-const TRIAL: f64 = 0.125;
 /// A warm-up's rate as a share of the highest, and its length in measurements.
 const WARMUP_SHARE: f64 = 0.1;
 const WARMUP: f64 = 4.0;
@@ -79,9 +82,9 @@ impl Experiment for Throughput {
             figures: FRAMES.iter().filter_map(|frame| figure(&points, *frame)).collect(),
             notes: vec![
                 "Each figure is a search of its own through a new switch: a PMD on the last core, the generator on the \
-                 others, packets by the clock into a ring of 2048; a warm-up, then up to nine trials of 50 ms a rate, of \
-                 which most decide, until passed and failed rate are within 1 %, and as many of the last. The shares are \
-                 the PMD's statistics of the last trial that passed."
+                 others, packets by the clock into a ring of 2048; a warm-up; 60 trials of 20 ms that estimate the rate \
+                 (Bayesian, crates/trafficgen/src/estimate.rs); then nine at that rate, of which most must pass, or else at rates \
+                 1 % lower each time. The shares are the PMD's statistics of the last trial that passed."
                     .to_owned(),
                 switch::ALONE_NOTE.to_owned(),
                 "Rules: in_port=1 to port 2 and back, as in the seed. Flows differ in source and destination address. Where \
@@ -147,36 +150,20 @@ impl Subject for Searched {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let began = Instant::now();
         let (mut generator, switch) = switch::start_alone(&self.plan, RULES, self.settings)?;
-        let stop = AtomicBool::new(false);
-        let config = Config {
-            max_rate_pps: MAX_RATE,
-            loss_limits: vec![LOSS],
-            granularity: GRANULARITY,
-            sniff_s: 0.0,
-            search_s: TRIAL * span.as_secs_f64(),
-            validation_s: TRIAL * span.as_secs_f64(),
-            repeats: REPEATS,
-            trials_max: 40 * REPEATS,
-            ..Config::default()
-        };
         let warmup = Trial { rate_pps: MAX_RATE * WARMUP_SHARE, duration: span.mul_f64(WARMUP), is_warmup: true };
-        generator.run(&warmup, &stop)?;
-        let mut search = Search::new(config)?;
-        let mut shares = [0.0; 3];
-        while let Some(next) = search.next_trial() {
-            let trial =
-                Trial { rate_pps: next.rate_pps, duration: Duration::from_secs_f64(next.duration_s), is_warmup: false };
-            let before = switch.totals();
-            let outcome = generator.run(&trial, &stop)?.outcome();
-            let counted = switch.totals().since(&before);
-            search.record(outcome);
-            if search.records().last().is_some_and(|record| record.passed) {
-                let passes = counted[Counter::Passes].max(1) as f64;
-                let hits = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits];
-                shares = hits.map(|hits| 100.0 * counted[hits] as f64 / passes);
-            }
+        generator.run(&warmup, &AtomicBool::new(false))?;
+        let mut trials =
+            Trials { generator: &mut generator, switch: &switch, length: span.mul_f64(TRIAL), shares: [0.0; 3] };
+        let mut estimate = Estimate::between(MIN_RATE, MAX_RATE);
+        for _ in 0..TRIALS {
+            let rate = estimate.rate_pps();
+            estimate.record(rate, trials.passes(rate)?);
         }
-        let rate = search.answers().first().and_then(|answer| answer.rate_pps).unwrap_or(0.0);
+        let mut rate = estimate.rate_pps();
+        while rate > MIN_RATE && !trials.most_pass(rate)? {
+            rate *= 1.0 - GRANULARITY;
+        }
+        let shares = trials.shares;
         let paused = 100.0 * generator.paused().as_secs_f64() / began.elapsed().as_secs_f64();
         let figures = [
             (MPPS, rate / 1e6),
@@ -186,6 +173,43 @@ impl Subject for Searched {
             (CORE_SHARED, paused),
         ];
         Ok(Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+    }
+}
+
+/// Trials through a switch.
+struct Trials<'a> {
+    generator: &'a mut InProcess,
+    switch: &'a Running,
+    length: Duration,
+    /// What answered in the last one that passed: EMC, SMC and megaflows, percent of the passes.
+    shares: [f64; 3],
+}
+
+impl Trials<'_> {
+    /// Whether a trial at a rate, packets a second, loses no more than it may.
+    fn passes(&mut self, rate: f64) -> Result<bool> {
+        let trial = Trial { rate_pps: rate, duration: self.length, is_warmup: false };
+        let before = self.switch.totals();
+        let passes = self.generator.run(&trial, &AtomicBool::new(false))?.outcome().loss() <= LOSS;
+        if passes {
+            let counted = self.switch.totals().since(&before);
+            let all = counted[Counter::Passes].max(1) as f64;
+            let hits = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits];
+            self.shares = hits.map(|hits| 100.0 * counted[hits] as f64 / all);
+        }
+        Ok(passes)
+    }
+
+    /// Whether most trials of a validation pass.
+    fn most_pass(&mut self, rate: f64) -> Result<bool> {
+        let (mut passed, mut failed) = (0, 0);
+        while passed.max(failed) <= VALIDATION / 2 {
+            match self.passes(rate)? {
+                true => passed += 1,
+                false => failed += 1,
+            }
+        }
+        Ok(passed > failed)
     }
 }
 
