@@ -1,11 +1,13 @@
 //! A guest that sends at a fixed rate by a vhost-user port, to any switch: an offered load that two switches can be compared at.
 //!
-//! `target/release/examples/vhost_load client|server SOCKET KPPS FLOWS BYTES SECONDS` connects to a switch's socket, or listens for
-//! the switch. Each of FLOWS frames of BYTES (without checksum) is a UDP flow; they are in the guest's memory once, so that sending
-//! costs one store however many packets are due. What the switch has not taken when the ring is full is not sent later. Prints how
-//! many packets were due and how many the switch took.
+//! `target/release/examples/vhost_load client|server SOCKET KPPS SECONDS [KEY=VALUE…]` connects to a switch's socket, or listens for
+//! the switch. The keys are those of a generator port: `flows=1M subtables=20 frame-size=60`, say. As many flows as a ring has
+//! entries are in the guest's memory once and sent in turn, so that sending costs one store however many packets are due. Of more,
+//! each frame is written before it is sent, the next flow as the profile chooses it. What the switch has not taken when the ring is
+//! full is not sent later. Prints how many packets were due and how many the switch took.
 
 use sluice_testkit::vhost_guest::{BUFFERS, Guest, feature};
+use sluice_traffic::{FlowStream, Profile};
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ const APART: u64 = 1600;
 /// Bytes of a virtio-net header in front of each.
 const HEADER: usize = 12;
 /// The largest ring.
-const FLOWS_MAX: usize = 4096;
+const SIZE_MAX: usize = 4096;
 /// A ring has at least as many entries, whatever the flows.
 const SIZE_MIN: usize = 512;
 /// The time between two looks at what is due. Without a real-time policy (`chrt -f 10`) the kernel makes it twice as long.
@@ -28,23 +30,25 @@ const BURST_MAX: u64 = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [side, socket, kpps, flows, bytes, seconds] = &args[..] else {
-        return Err("usage: vhost_load client|server SOCKET KPPS FLOWS BYTES SECONDS".into());
+    let [side, socket, kpps, seconds, keys @ ..] = &args[..] else {
+        return Err("usage: vhost_load client|server SOCKET KPPS SECONDS [KEY=VALUE…]".into());
     };
-    let (rate, flows, bytes) = (kpps.parse::<f64>()? * 1000.0, flows.parse::<usize>()?, bytes.parse::<usize>()?);
-    if !(1..=FLOWS_MAX).contains(&flows) || !(60..=1514).contains(&bytes) {
-        return Err(format!("1 to {FLOWS_MAX} flows, frames of 60 to 1514 bytes").into());
+    let (rate, profile) = (kpps.parse::<f64>()? * 1000.0, profile(keys)?);
+    let flows = profile.flows.unwrap_or(1) as usize;
+    if profile.frame_size > APART as usize - HEADER {
+        return Err(format!("frames of {} bytes at most", APART as usize - HEADER).into());
     }
-    let size = flows.max(SIZE_MIN).next_power_of_two();
+    let mut stream = profile.streams(1)?.pop().ok_or("a profile without a stream")?;
+    let size = flows.clamp(SIZE_MIN, SIZE_MAX).next_power_of_two();
     let features = feature::VERSION_1;
     let mut guest = match side.as_str() {
         "client" => Guest::connect(Path::new(socket), features, size as u16),
         _ => Guest::accept(Path::new(socket), features, size as u16)?,
     };
+    let mut frame = vec![0; profile.frame_size];
     for at in 0..size {
-        let address = BUFFERS + at as u64 * APART;
-        guest.memory.write_slice(&frame(at % flows, bytes), GuestAddress(address + HEADER as u64))?;
-        guest.describe(TRANSMIT, at as u16, (address, (HEADER + bytes) as u32, 0, 0));
+        write(&guest, at, &stream, (at % flows) as u32, &mut frame)?;
+        guest.describe(TRANSMIT, at as u16, (buffer(at), (HEADER + frame.len()) as u32, 0, 0));
         guest.offer(TRANSMIT, at as u16);
     }
     // Nothing is published yet. From now on entries stay what they are, and only the index moves.
@@ -59,6 +63,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         let n = (now_due - due).min(room).min(BURST_MAX);
         due = now_due;
         if n > 0 {
+            if flows > size {
+                let mut next = [0; BURST_MAX as usize];
+                stream.pick(&mut next[..n as usize]);
+                for (at, flow) in (sent..sent + n).zip(next) {
+                    write(&guest, at as usize % size, &stream, flow, &mut frame)?;
+                }
+            }
             sent += n;
             guest.available[TRANSMIT as usize] = sent as u16;
             guest.publish(TRANSMIT);
@@ -69,21 +80,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A UDP frame of a flow.
-fn frame(flow: usize, bytes: usize) -> Vec<u8> {
-    let mut frame = vec![0; bytes];
-    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
-    let ip = &mut frame[14..34];
-    ip[0] = 0x45;
-    ip[2..4].copy_from_slice(&((bytes - 14) as u16).to_be_bytes());
-    (ip[8], ip[9]) = (64, 17);
-    ip[12..16].copy_from_slice(&(0x0a00_0000 + flow as u32).to_be_bytes());
-    ip[16..20].copy_from_slice(&[10, 255, 0, 1]);
-    let sum: u32 = ip.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ip[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
-    frame[34..36].copy_from_slice(&(1024 + (flow % 50_000) as u16).to_be_bytes());
-    frame[36..38].copy_from_slice(&80u16.to_be_bytes());
-    frame[38..40].copy_from_slice(&((bytes - 34) as u16).to_be_bytes());
-    frame
+/// The traffic that the arguments tell.
+fn profile(keys: &[String]) -> Result<Profile, Box<dyn Error>> {
+    let mut profile = Profile { flows: Some(1), ..Profile::default() };
+    for key in keys {
+        let (name, value) = key.split_once('=').ok_or_else(|| format!("{key}: expected KEY=VALUE"))?;
+        profile.set(name, value).ok_or_else(|| format!("{name}: no key of a generator"))??;
+    }
+    Ok(profile)
+}
+
+/// The address of an entry's header and frame.
+fn buffer(at: usize) -> u64 {
+    BUFFERS + at as u64 * APART
+}
+
+/// Writes a flow's frame into an entry that the switch does not have.
+fn write(guest: &Guest, at: usize, stream: &FlowStream, flow: u32, frame: &mut [u8]) -> Result<(), Box<dyn Error>> {
+    stream.writer().write(flow, frame);
+    Ok(guest.memory.write_slice(frame, GuestAddress(buffer(at) + HEADER as u64))?)
 }
