@@ -137,7 +137,7 @@ impl Misses {
     }
 
     /// What the governor decides about the flow of that hash, of which `packets` have missed together.
-    pub fn installs(&mut self, hash: u64, packets: impl Fn() -> usize, now_ms: u64) -> Installs {
+    pub fn installs(&mut self, hash: impl FnOnce() -> u64, packets: impl Fn() -> usize, now_ms: u64) -> Installs {
         let before = self.governor.stats();
         let decision = self.governor.decide(hash, packets, now_ms);
         let after = self.governor.stats();

@@ -165,7 +165,7 @@ impl Upcalls {
         let key = &batch.keys[i];
         let is_same = |j: &usize| *j > i && agree_under(&translation.mask, key, &batch.keys[*j]);
         let packets = || 1 + batch.missed.filter(is_same).count();
-        let hash = levels.flow_hash(key, &translation.mask);
+        let hash = || levels.flow_hash(key, &translation.mask);
         let installs = self.misses.installs(hash, packets, context.now_ms);
         let counter = match installs.decision {
             Decision::Install => Counter::GovernedSetups,

@@ -11,16 +11,16 @@
 //! Each followed flow has four misses more than it would have had. With a pause of three cohorts that was 3 % of all
 //! instructions at flows of ten packets (2026-11-27).
 
-use crate::THRESHOLD;
+use crate::{SAMPLE, THRESHOLD};
 use arrayvec::ArrayVec;
 
 /// Flows of a cohort: enough for a difference of one sixteenth to be significant, few enough to search at each miss.
 const SIZE: usize = 64;
 
-/// Flows of the sample that are not followed after a cohort for which counting did not pay. The pause doubles with each
-/// further one, up to the most: with one sampled flow in 64, that is every 53 thousand flows a cohort of 64.
-const PAUSE: usize = 3 * SIZE;
-const PAUSE_MAX: usize = 4 * PAUSE;
+/// Misses after a cohort for which counting did not pay, before the next one begins: those in which three times as many flows of the
+/// sample come. The pause doubles with each further one, up to the most: every 53 thousand flows a cohort of 64.
+const PAUSE: u64 = 3 * SIZE as u64 * SAMPLE;
+const PAUSE_MAX: u64 = 4 * PAUSE;
 
 /// Cycles of a packet that hits its megaflow. A rough value suffices: where it decides, both ways cost about the same.
 const HIT: u64 = 150;
@@ -85,9 +85,9 @@ pub(crate) struct Cohort {
     /// When to look for idle flows again.
     next_sweep_ms: u64,
     /// Flows left in the pause.
-    pause: usize,
+    pause: u64,
     /// How long the next one is.
-    next_pause: usize,
+    next_pause: u64,
 }
 
 impl Cohort {
@@ -131,6 +131,14 @@ impl Cohort {
         }
     }
 
+    /// Whether there is a pause, in which the miss is of no interest, whatever its flow.
+    #[inline]
+    pub fn rests(&mut self) -> bool {
+        let rests = self.pause != 0;
+        self.pause -= u64::from(rests);
+        rests
+    }
+
     /// Counts packets of a flow of the sample. Begins to follow the flow if the cohort is not full. `None` if it is not
     /// followed; then `packets` is not called, which compares with all that missed.
     pub fn follow(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Option<Followed> {
@@ -142,10 +150,6 @@ impl Cohort {
         let known = self.members.iter().position(is_it);
         let is_new = known.is_none();
         if is_new {
-            if self.pause != 0 {
-                self.pause -= 1;
-                return None;
-            }
             let member = Member { hash, packets: 0, began_ms: now_ms, last_ms: now_ms, state: MemberState::Counted };
             self.members.try_push(member).ok()?;
         }
@@ -265,11 +269,14 @@ mod tests {
     }
 
     /// How many flows of five packets and more pass until a cohort is over.
-    fn until_over(cohort: &mut Cohort) -> usize {
+    fn until_over(cohort: &mut Cohort) -> u64 {
         let mut passed = 0;
         for flow in 0.. {
             passed += 1;
-            let hash = (passed as u64) << 32 | flow;
+            if cohort.rests() {
+                continue;
+            }
+            let hash = passed << 32 | flow;
             let is_last = cohort.members.len() == SIZE - 1;
             if cohort.follow(hash, || THRESHOLD.into(), 0).is_some() && is_last {
                 break;
@@ -281,10 +288,10 @@ mod tests {
     #[test]
     fn the_pause_gets_longer_while_nothing_changes() {
         let mut cohort = priced(DEAR);
-        let flows: Vec<_> = (0..5).map(|_| until_over(&mut cohort)).collect();
-        assert_eq!(flows, [SIZE, PAUSE + SIZE, 2 * PAUSE + SIZE, PAUSE_MAX + SIZE, PAUSE_MAX + SIZE]);
+        let flows: Vec<_> = (0..5).map(|_| until_over(&mut cohort) - SIZE as u64).collect();
+        assert_eq!(flows, [0, PAUSE, 2 * PAUSE, PAUSE_MAX, PAUSE_MAX]);
         cohort.abandon();
-        assert_eq!(until_over(&mut cohort), PAUSE + SIZE, "after a quiet time it is short again");
+        assert_eq!(until_over(&mut cohort) - SIZE as u64, PAUSE, "after a quiet time it is short again");
     }
 
     #[test]
@@ -292,10 +299,8 @@ mod tests {
         let mut cohort = priced(DEAR);
         (0..5).for_each(|_| _ = until_over(&mut cohort));
         let mut now_ms = 1000;
-        // Ten times as many flows as a cohort has do not pass the longest pause.
-        for _ in 0..2 {
-            cohort = after(cohort, 1, 10, &mut now_ms);
-        }
+        while cohort.rests() {}
+        cohort = after(cohort, 1, 10, &mut now_ms);
         assert!(cohort.pays());
         // Flows that last end that: the cohort goes on to its end, and the next one begins after the shortest pause.
         now_ms += 1000;
@@ -303,15 +308,15 @@ mod tests {
             cohort.follow(1 << 41 | flow, || THRESHOLD.into(), now_ms);
             !cohort.pays()
         });
-        assert!(has_ended && until_over(&mut cohort) < SIZE);
-        assert_eq!(until_over(&mut cohort), PAUSE + SIZE);
+        assert!(has_ended && until_over(&mut cohort) < SIZE as u64);
+        assert_eq!(until_over(&mut cohort) - SIZE as u64, PAUSE);
     }
 
     #[test]
     fn packets_of_flows_that_are_not_followed_are_not_counted() {
         let mut cohort = priced(DEAR);
-        until_over(&mut cohort);
-        assert_eq!(cohort.follow(7, || unreachable!("in the pause"), 0), None);
+        (0..SIZE as u64).for_each(|flow| assert!(cohort.follow(flow, || 1, 0).is_some()));
+        assert_eq!(cohort.follow(1 << 32, || unreachable!("the cohort is full"), 0), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn unsampled(i: u64) -> u64 {
 fn eager() -> Governor {
     let mut governor = Governor::new(Mode::Shortcut, 0, IDLE_MS);
     for flow in 0..64 {
-        assert_eq!(governor.decide(unsampled(flow), || 5, 0), Decision::Install);
+        assert_eq!(governor.decide(|| unsampled(flow), || 5, 0), Decision::Install);
     }
     assert!(governor.most_flows_get_set_up());
     governor
@@ -25,24 +25,24 @@ fn eager() -> Governor {
 #[test]
 fn the_fifth_packet_installs() {
     let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);
-    let decisions: Vec<_> = (0..10).map(|_| governor.decide(7, || 1, 0)).collect();
+    let decisions: Vec<_> = (0..10).map(|_| governor.decide(|| 7, || 1, 0)).collect();
     let want = |i: usize| if i % 5 == 4 { Decision::Install } else { Decision::Count };
     assert_eq!(decisions, (0..10).map(want).collect::<Vec<_>>());
-    assert_eq!(governor.decide(8, || 3, 0), Decision::Count);
-    assert_eq!(governor.decide(8, || 2, 0), Decision::Install, "packets that miss together count together");
+    assert_eq!(governor.decide(|| 8, || 3, 0), Decision::Count);
+    assert_eq!(governor.decide(|| 8, || 2, 0), Decision::Install, "packets that miss together count together");
 }
 
 #[test]
 fn off_installs_everything() {
     let mut governor = Governor::new(Mode::Off, 0, IDLE_MS);
-    assert!((0..100).all(|i| governor.decide(i, || 1, 0) == Decision::Install));
+    assert!((0..100).all(|i| governor.decide(|| i, || 1, 0) == Decision::Install));
     assert_eq!(governor.stats().setups, 100);
 }
 
 #[test]
 fn the_shortcut_is_taken_except_for_the_sample() {
     let mut governor = eager();
-    let decisions: Vec<_> = (0..6400u64).map(|i| governor.decide(i << 40 | i, || 1, 0)).collect();
+    let decisions: Vec<_> = (0..6400u64).map(|i| governor.decide(|| i << 40 | i, || 1, 0)).collect();
     let shortcuts = decisions.iter().filter(|d| **d == Decision::Shortcut).count();
     // Sampled one-packet flows lower the share of setups: five of them end the shortcut.
     assert_eq!(shortcuts, 63 * 4);
@@ -54,31 +54,34 @@ fn the_shortcut_is_taken_except_for_the_sample() {
 fn classic_takes_no_shortcut() {
     let mut governor = eager();
     governor.set_mode(Mode::Classic);
-    assert_eq!(governor.decide(unsampled(1000), || 1, 0), Decision::Count);
+    assert_eq!(governor.decide(|| unsampled(1000), || 1, 0), Decision::Count);
 }
 
 #[test]
 fn auto_installs_everything_while_there_is_little() {
     let mut governor = Governor::new(Mode::Auto, 0, IDLE_MS);
     // 999 a second, all in the sample.
-    assert!((0..9990).all(|i| governor.decide(i, || 1, i / 999 * 1000).installs()));
-    assert!((0..2000).any(|i| !governor.decide(i, || 1, 10_000).installs()), "a flood is looked at within its second");
+    assert!((0..9990).all(|i| governor.decide(|| i, || 1, i / 999 * 1000).installs()));
+    assert!(
+        (0..2000).any(|i| !governor.decide(|| i, || 1, 10_000).installs()),
+        "a flood is looked at within its second"
+    );
 }
 
 #[test]
 fn a_lasting_flow_is_sampled_for_a_generation_only() {
     let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);
     // Enough flows that a sample of half of them still fills a generation.
-    (0..400).for_each(|flow| assert!(governor.decide(unsampled(flow), || 5, 0).installs()));
+    (0..400).for_each(|flow| assert!(governor.decide(|| unsampled(flow), || 5, 0).installs()));
     governor.set_mode(Mode::Shortcut);
     let hash = 0;
-    assert_eq!(governor.decide(hash, || 1, 0), Decision::Count);
+    assert_eq!(governor.decide(|| hash, || 1, 0), Decision::Count);
     let before = governor.stats().generations;
     (1u64..).find(|i| {
-        governor.decide(unsampled(*i), || 5, 0);
+        governor.decide(|| unsampled(*i), || 5, 0);
         governor.stats().generations > before
     });
-    assert_eq!(governor.decide(hash, || 1, 0), Decision::Shortcut);
+    assert_eq!(governor.decide(|| hash, || 1, 0), Decision::Shortcut);
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn short_flows_are_never_installed() {
     let mut governor = Governor::new(Mode::Shortcut, 0, IDLE_MS);
     // 300 flows of four packets each; too few packets to begin a generation.
     let installed =
-        (0..300u64).flat_map(|flow| [flow; 4]).filter(|flow| governor.decide(*flow, || 1, 0).installs()).count();
+        (0..300u64).flat_map(|flow| [flow; 4]).filter(|flow| governor.decide(|| *flow, || 1, 0).installs()).count();
     assert_eq!((installed, governor.stats().flows, governor.stats().counted), (0, 300, 1200));
 }
 
@@ -97,7 +100,7 @@ fn busy_generations_grow_the_table_and_idle_ones_shrink_it() {
     let generation = |governor: &mut Governor, now_ms| {
         let target = governor.stats().generations + 1;
         (0u64..).find(|i| {
-            governor.decide(*i, || 1, now_ms);
+            governor.decide(|| *i, || 1, now_ms);
             governor.stats().generations == target
         });
     };
@@ -115,7 +118,7 @@ fn busy_generations_grow_the_table_and_idle_ones_shrink_it() {
         generation(&mut governor, now_ms);
     }
     assert_eq!(size(&governor), SIZE_MIN);
-    governor.decide(1, || 1, now_ms);
+    governor.decide(|| 1, || 1, now_ms);
     generation(&mut governor, 0);
     assert_eq!(size(&governor), SIZE_MIN * 2, "a clock that went back is a short generation, not a panic");
 }
@@ -133,7 +136,7 @@ proptest! {
             if installs {
                 *count = 0;
             }
-            prop_assert_eq!(governor.decide(flow, || n, 0).installs(), installs);
+            prop_assert_eq!(governor.decide(|| flow, || n, 0).installs(), installs);
         }
         let stats = governor.stats();
         prop_assert!(stats.setups <= stats.flows);
@@ -155,7 +158,7 @@ fn a_generation_that_ended_is_logged_once() {
     ] {
         let mut governor = Governor::new(mode, 0, IDLE_MS);
         for flow in 0..4097u64 {
-            governor.decide(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), || 1, flow * 500 / 4095);
+            governor.decide(|| flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), || 1, flow * 500 / 4095);
         }
         let line = governor.take_generation().unwrap().to_string();
         assert!(
@@ -171,7 +174,7 @@ fn a_generation_that_ended_is_logged_once() {
 fn the_modes_of_2012_decide_as_then() {
     let decisions = |mode| {
         let mut governor = Governor::new(mode, 0, IDLE_MS);
-        (0..5).map(|_| governor.decide(7 << 32 | 9, || 1, 0).installs()).collect::<Vec<_>>()
+        (0..5).map(|_| governor.decide(|| 7 << 32 | 9, || 1, 0).installs()).collect::<Vec<_>>()
     };
     assert_eq!(decisions(Mode::Before2012), [false, false, false, false, true]);
     assert_eq!(decisions(Mode::After2012), [false, false, false, false, true]);

@@ -58,7 +58,7 @@ fn run(mode: Mode, traffic: Traffic) -> [u64; 2] {
         };
         if !is_hit {
             spent.translate = COSTS.translate;
-            if governor.decide(mix(flow ^ 0x5eed), || 1, now_ms) != Decision::Count {
+            if governor.decide(|| mix(flow ^ 0x5eed), || 1, now_ms) != Decision::Count {
                 (spent.install, spent.remove) = (COSTS.install, COSTS.remove);
                 used_ms.insert(flow, now_ms);
             }
@@ -119,7 +119,9 @@ fn the_shortcut_is_kept_though_many_flows_are_under_way() {
         let mut installed = std::collections::HashSet::new();
         for i in 0..PACKETS {
             let flow = traffic(i);
-            if !installed.contains(&flow) && governor.decide(mix(flow ^ 0x5eed), || 1, i / RATE_MS) != Decision::Count {
+            if !installed.contains(&flow)
+                && governor.decide(|| mix(flow ^ 0x5eed), || 1, i / RATE_MS) != Decision::Count
+            {
                 installed.insert(flow);
             }
         }

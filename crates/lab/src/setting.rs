@@ -140,9 +140,10 @@ pub fn fill(rig: &Rig, flows: u64, settings: &Settings) {
 const FILLING_A_FLOW: Duration = Duration::from_micros(3);
 /// Further flows add nothing to that time.
 const FLOWS_MAX: u64 = 8_000_000;
-/// The autopilot runs that much longer with the core for itself. It could not compare arms during the measurement: between the slices other switches
-/// evict their data from the processor's caches.
-const CHOOSING: Duration = Duration::from_millis(500);
+/// The autopilot runs that much longer with the core for itself: it compares all arms once, and whatever an interruption made it misjudge
+/// again. It could not do so during the measurement: between the slices other switches evict its data from the processor's
+/// caches. The experiment `adaptation` counts from the start.
+const CHOOSING: Duration = Duration::from_secs(3);
 
 /// Packets of each flow that warm the caches.
 const PACKETS_A_FLOW: u64 = 4;

@@ -34,9 +34,6 @@ const PACKETS_A_FLOW: u64 = 4;
 const WARM_PACKETS: std::ops::RangeInclusive<u64> = 500_000..=4_000_000;
 /// How long an arm is measured in the earlier run.
 const EARLIER: Duration = Duration::from_millis(200);
-/// The autopilot has the core for itself this long before it is judged; from then on everything counts, its trials included. The experiment
-/// `adaptation` counts from the start.
-const FLOWN: Duration = Duration::from_secs(3);
 
 impl Experiment for Autopilot {
     fn name(&self) -> &'static str {
@@ -106,7 +103,6 @@ fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let workload = Workload::subtables(at["flows"] as u64, at["subtables"] as u16);
     if arm == 1 {
         let rig = rig(&workload, at["flows"], Settings::default())?;
-        rig.run_alone(FLOWN);
         return Ok(Ready::Subject(Box::new(Judged { rig, arm: None })));
     }
     let mut best: Option<(f64, usize)> = None;

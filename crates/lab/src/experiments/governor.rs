@@ -2,6 +2,7 @@
 //! 003, whose author measured TCP_CRR of netperf.
 
 use super::table_of;
+use crate::core_share;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
@@ -93,6 +94,7 @@ impl Experiment for Governor {
                 "Rates are by the PMD's cycles, generator and null port included; megaflows idle out and are removed \
                  meanwhile by a clock of 100 000 packets a second, by a revalidator whose cycles are not counted."
                     .to_owned(),
+                core_share::NOTE.to_owned(),
                 "Answers were checked before timing and after each repetition: every packet sent, every one counted by a \
                  rule, every connection's segments in order. Subtables alone look packets up."
                     .to_owned(),
