@@ -32,6 +32,8 @@ const TRAFFIC: [(&str, &str); 4] = [
 ];
 const AT_TRAFFIC: &str = "traffic";
 const FLOWS: [f64; 2] = [20e3, 1e6];
+/// The distributor is on if it answers this share of the passes, percent. Where it is off, trials ask it now and then.
+const MOSTLY: f64 = 50.0;
 const SUBTABLES: f64 = 20.0;
 
 impl Experiment for Skew {
@@ -112,7 +114,7 @@ fn verdicts(points: &[Point]) -> Table {
             over(setting::UNRANKED.name),
             over(setting::SEEDS_DISTRIBUTOR.name),
             over(setting::AUTO_DISTRIBUTOR.name),
-            if asked < 1.0 { "off" } else { "on" }.to_owned(),
+            if asked < MOSTLY { "off" } else { "on" }.to_owned(),
             spread,
         ]
     };
