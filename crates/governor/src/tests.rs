@@ -179,3 +179,19 @@ fn the_modes_of_2012_decide_as_then() {
     assert_eq!(decisions(Mode::Before2012), [false, false, false, false, true]);
     assert_eq!(decisions(Mode::After2012), [false, false, false, false, true]);
 }
+
+/// Where counting does not pay, flows are of interest to one miss in ten at most.
+#[test]
+fn between_two_cohorts_no_hash_is_asked_for() {
+    let mut governor = Governor::new(Mode::Auto, 0, 1000);
+    governor.spent(Costs { translate: 1000, install: 1000, remove: 1000 });
+    let mut asked = 0;
+    for flow in 0..400_000u64 {
+        let hash = || {
+            asked += 1;
+            flow.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        assert!(governor.decide(hash, || 5, 0).installs());
+    }
+    assert!((5 * 4000..40_000).contains(&asked), "{asked} of 400000");
+}
