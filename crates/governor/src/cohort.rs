@@ -84,7 +84,7 @@ pub(crate) struct Cohort {
     pays: bool,
     /// When to look for idle flows again.
     next_sweep_ms: u64,
-    /// Flows left in the pause.
+    /// Misses left in the pause.
     pause: u64,
     /// How long the next one is.
     next_pause: u64,
