@@ -84,6 +84,8 @@ pub struct Connection {
     began_ms: u64,
     /// Wakes it when one of these times has come.
     timer: PollTimer,
+    /// Whether it has changed the tables since it freed what its changes had removed.
+    pub(crate) has_changed_tables: bool,
 }
 
 impl Connection {
@@ -145,6 +147,7 @@ impl Connection {
             wants_misses: false,
             began_ms: now_ms,
             timer,
+            has_changed_tables: false,
         };
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
@@ -184,7 +187,12 @@ impl Connection {
                 return CloseReason::BridgeEnded;
             }
             let busy = heartbeat.begin("requests");
-            if let Err(reason) = self.work().and_then(|()| self.write()) {
+            let done = self.work().and_then(|()| self.write());
+            // The answers are on their way.
+            if std::mem::take(&mut self.has_changed_tables) {
+                self.switch.ofproto.free_removed();
+            }
+            if let Err(reason) = done {
                 return reason;
             }
             drop(busy);

@@ -2,7 +2,6 @@
 
 use sluice_flow::OfPort;
 use sluice_ofp::{GROUP_ANY, OfAction};
-use std::collections::BTreeSet;
 
 /// Whether an action outputs to that port, also in a clone or an action set.
 pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
@@ -19,13 +18,12 @@ pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
     group == GROUP_ANY || OfAction::flattened(actions).any(|action| *action == OfAction::Group(group))
 }
 
-/// The groups that actions send to, each once.
-pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
-    let group = |action: &OfAction| match action {
-        OfAction::Group(to) => Some(*to),
+/// The groups that actions send to.
+pub(crate) fn groups_of(actions: &[OfAction]) -> impl Iterator<Item = u32> {
+    OfAction::flattened(actions).filter_map(|action| match action {
+        OfAction::Group(group) => Some(*group),
         _ => None,
-    };
-    OfAction::flattened(actions).filter_map(group).collect()
+    })
 }
 
 /// The meters that actions use.

@@ -186,6 +186,11 @@ impl PendingTransaction {
         }
     }
 
+    /// The same for `n` rules that are hidden in pieces: their list does not grow in between.
+    pub fn reserve_hidden(&mut self, n: usize) {
+        self.hidden.reserve_exact(n);
+    }
+
     /// Notes an update for the rule monitor.
     fn note_update(&mut self, event: RuleUpdateEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
         if let Some(updates) = &mut self.updates {

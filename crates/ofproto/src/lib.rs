@@ -120,6 +120,7 @@ mod port;
 mod port_number;
 mod port_usage;
 mod ports;
+mod postponed_free;
 mod recirc;
 mod removed;
 mod revalidate;

@@ -15,6 +15,7 @@ use crate::effects::{EffectQueue, EffectStats};
 use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
 use crate::neighbours::Neighbours;
+use crate::postponed_free::PostponedFree;
 use crate::recirc::Recirculations;
 use crate::removed::RemovedRules;
 use crate::rule_memory::RuleMemory;
@@ -76,6 +77,8 @@ pub(crate) struct Writer {
     pub vacancy_events: Vec<VacancyEvent>,
     /// The datapath's meters.
     pub meters: DatapathMeters,
+    /// What changes have removed.
+    pub postponed_free: PostponedFree,
     /// How often the state was locked for a change.
     holds: u64,
 }

@@ -24,8 +24,7 @@ pub(crate) enum Used {
 pub(crate) struct RuleUsers(BTreeSet<(Used, u8, RuleId)>);
 
 fn uses(rule: &Rule) -> impl Iterator<Item = Used> {
-    let groups = groups_of(&rule.actions).into_iter().map(Used::Group);
-    groups.chain(meters_of(&rule.actions).map(Used::Meter))
+    groups_of(&rule.actions).map(Used::Group).chain(meters_of(&rule.actions).map(Used::Meter))
 }
 
 impl RuleUsers {

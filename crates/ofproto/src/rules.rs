@@ -241,7 +241,7 @@ impl Ofproto {
     pub fn group_users(&self, bridge: &str) -> Result<Users, Error> {
         match self.group_ids(bridge)?.is_empty() {
             true => Ok(Users::new()),
-            false => self.users(bridge, groups_of),
+            false => self.users(bridge, |actions| groups_of(actions).collect()),
         }
     }
 

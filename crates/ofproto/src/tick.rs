@@ -30,6 +30,7 @@ impl Ofproto {
         let done = effects.len();
         self.apply(&mut writer, effects);
         let expired_rules = self.expire_rules(&mut writer, now_ms);
+        writer.postponed_free.free_forgotten(now_ms);
         drop(writer);
         let mut changes = Changes::default();
         for bridge in &self.state().bridges {

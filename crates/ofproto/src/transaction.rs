@@ -96,7 +96,14 @@ impl PendingTransaction {
 
 impl Ofproto {
     /// Begins a transaction on a bridge, which the request `by` has caused, if one has.
-    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, by: Option<Requester>, now_ms: u64) -> PendingTransaction {
+    pub(crate) fn begin(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        by: Option<Requester>,
+        now_ms: u64,
+    ) -> PendingTransaction {
+        writer.postponed_free.free();
         let memory = self.0.rule_memory.share(id, by.map_or(RuleOwner::Operator, |by| by.owner));
         let state = self.state();
         let name = state.bridge(id).map(|bridge| bridge.name());
@@ -284,6 +291,7 @@ impl Ofproto {
         pending: &mut PendingTransaction,
         DeletedRules { places, reason }: DeletedRules<'_>,
     ) {
+        pending.reserve_hidden(places.len());
         for piece in places.chunks(CHUNK) {
             pending.reserve(piece.len());
             self.change(writer, |state| {
@@ -345,9 +353,8 @@ impl Ofproto {
         changed
     }
 
-    /// Removes rules that no lookup can see any more.
-    fn remove_hidden(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
-        // Large tables and subtables that become empty are freed when the lock is free again.
+    /// Removes rules that no lookup can see any more. What they took is freed later.
+    fn remove_hidden(&self, writer: &mut Writer, id: BridgeId, mut hidden: Vec<HiddenRule>, now_ms: u64) {
         let mut emptied = Vec::new();
         let whole = self.take_hidden_tables(writer, id, &hidden);
         let is_left = |h: &&HiddenRule| whole.iter().all(|(table, _)| *table != h.table);
@@ -358,12 +365,12 @@ impl Ofproto {
                 left.for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id, &mut emptied));
             });
         }
-        drop(whole);
-        for h in hidden {
+        for h in &mut hidden {
             if let Some(reason) = h.reason {
-                writer.removed.note(id, h.matches.map(|matches| *matches), &h.rule, reason, now_ms);
+                writer.removed.note(id, h.matches.take().map(|matches| *matches), &h.rule, reason, now_ms);
             }
         }
+        writer.postponed_free.add(hidden, whole, emptied, now_ms);
         self.0.pending_events.note(writer);
     }
 

@@ -38,7 +38,9 @@ fn fill(ofproto: &Ofproto, bridge: &str, owner: RuleOwner, priority: u16) -> u32
     accepted.expect("the memory has a bound")
 }
 
+/// Without what removed rules still take.
 fn used(ofproto: &Ofproto) -> usize {
+    ofproto.free_removed();
     ofproto.rule_memory().usage().0
 }
 
@@ -56,6 +58,27 @@ fn one_that_fills_the_memory_leaves_a_part_for_each_other() {
     ofproto.remove_bridge("br0").unwrap();
     assert!(used(&ofproto) < 1 << 14, "{}", used(&ofproto));
     assert!(fill(&ofproto, "br1", RuleOwner::Controller(7), 3) > 500);
+}
+
+#[test]
+fn what_a_change_has_removed_is_freed_after_it_and_before_the_next_change() {
+    let ofproto = switch(1 << 20);
+    let empty = used(&ofproto);
+    let delete_all = || ofproto.flow_mods("br0", &[&flow(FlowCommand::Delete, "")], None, 0).unwrap();
+
+    let rules = fill(&ofproto, "br0", RuleOwner::Operator, 1);
+    assert_eq!(delete_all().0.deleted, rules as usize);
+    let not_free_yet = ofproto.rule_memory().usage().0;
+    assert!(not_free_yet > 1 << 19, "the requester need not wait for it: {not_free_yet}");
+    assert_eq!(used(&ofproto), empty);
+
+    assert_eq!(fill(&ofproto, "br0", RuleOwner::Operator, 1), rules);
+    delete_all();
+    assert_eq!(fill(&ofproto, "br0", RuleOwner::Operator, 1), rules, "the next change has all the room");
+
+    delete_all();
+    ofproto.tick(1000);
+    assert_eq!(ofproto.rule_memory().usage().0, empty, "nobody else has freed it");
 }
 
 #[test]
