@@ -109,6 +109,54 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
 }
 
+/// Sixteen times as many PMDs as cores: each is preempted anywhere, between any two of its instructions. What they count without
+/// locks is only right if each has its own.
+#[test]
+fn each_of_many_pmds_counts_what_its_own_queue_gave() {
+    const PMDS: usize = 32;
+    let pool = pool(16_384);
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2));
+    let settings = Arm { emc: Some(EmcInsert::OneIn(2)), smc: true, ..Arm::BARE }.into();
+    let config = Config { cores: (0..PMDS).map(|pmd| pmd % cores).collect(), settings, ..Config::default() };
+    let datapath = Datapath::new(config).unwrap();
+    let tables = FakeTables::new(by_source_port);
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
+    let ports: Vec<_> = [PMDS, 1].map(|n_rxq| TestPort::new(n_rxq, 32, &pool)).into();
+    let (feeds, sent) = (ports[0].feeds.clone(), ports[1].sent.clone());
+    for (number, port) in (1..).zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    datapath.start().unwrap();
+    // Of a queue's 40 flows, which all queues have, each packet comes after the one before.
+    let fed = |queue: usize| 1000 + 10 * queue as u32;
+    let n: u32 = (0..PMDS).map(fed).sum();
+    for tag in 0..fed(PMDS - 1) {
+        for (queue, feed) in feeds.iter().enumerate().filter(|(queue, _)| tag < fed(*queue)) {
+            feed.lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, queue as u8], (tag % 40) as u16, 5, tag));
+        }
+    }
+    while datapath.totals()[Counter::Received] < u64::from(n) {
+        std::thread::yield_now();
+    }
+    datapath.stop();
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+    assert_eq!((sent.lock().unwrap().len(), datapath.totals().dropped_in_all()), (n as usize, 0));
+
+    let flows = datapath.flows();
+    let mut translated = 0;
+    for report in datapath.pmds() {
+        let received: u32 = report.rxqs.iter().filter(|rxq| rxq.port == PortNo(1)).map(|rxq| fed(rxq.queue)).sum();
+        assert_eq!(report.counters[Counter::Received], u64::from(received), "PMD {}", report.pmd);
+        let by_megaflows: u64 =
+            flows.iter().filter_map(|flow| flow.on_pmd(report.pmd)).map(|stats| stats.packets).sum();
+        translated += report.counters[Counter::Passes] - by_megaflows;
+    }
+    assert_eq!(tables.credited.lock().unwrap().0, translated, "what no megaflow has counted was translated");
+    drop(datapath);
+    assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
+}
+
 #[test]
 fn threads_stop_and_start_again_where_they_were() {
     let pool = pool(256);
