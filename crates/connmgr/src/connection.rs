@@ -30,7 +30,7 @@ use sluice_openflow::{Error, Event, Message, Peer, Session, Version};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that are read at once.
 const READ_SIZE: usize = 64 << 10;
@@ -46,6 +46,11 @@ const SEND_TIMEOUT_MS: u64 = 30_000;
 
 /// A peer must say hello within this, milliseconds.
 pub(crate) const HELLO_TIMEOUT_MS: u64 = 10_000;
+
+/// For how long a connection that has just been served looks for the next request before it sleeps. A peer that waits for each reply,
+/// as `ovs-ofctl add-flows` does for each rule, sends it within this time, and to wake a thread on an idle core of a virtual machine takes as
+/// long. Other threads of the core run meanwhile.
+const LINGER: Duration = Duration::from_micros(50);
 
 /// The longest sleep of a connection.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -84,6 +89,8 @@ pub struct Connection {
     began_ms: u64,
     /// Wakes it when one of these times has come.
     timer: PollTimer,
+    /// Whether it has read something since it last waited.
+    has_read: bool,
     /// Whether it has changed the tables since it freed what its changes had removed.
     pub(crate) has_changed_tables: bool,
 }
@@ -147,6 +154,7 @@ impl Connection {
             wants_misses: false,
             began_ms: now_ms,
             timer,
+            has_read: false,
             has_changed_tables: false,
         };
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
@@ -328,7 +336,7 @@ impl Connection {
             Ok(Some(0)) => Err(CloseReason::PeerClosed),
             Ok(Some(n)) => {
                 self.session.push(&buffer[..n]);
-                (self.last_heard_ms, self.is_probed) = (now_ms(), false);
+                (self.last_heard_ms, self.is_probed, self.has_read) = (now_ms(), false, true);
                 Ok(())
             }
             Err(_) => Err(CloseReason::Broken),
@@ -412,6 +420,9 @@ impl Connection {
         let can_read = wanted.contains(PollFlags::IN) && self.stream.has_buffered();
         let due = self.timer.set(Some(due_ms));
         let at_most = if can_read { Duration::ZERO } else { due.min(SLEEP_MAX) };
+        if between_replies && std::mem::take(&mut self.has_read) && !can_read && is_ready_soon(&mut fds) {
+            return Ok(());
+        }
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -489,6 +500,17 @@ impl Connection {
                     self.session.send(&Message::RoleStatus(RoleStatus { role, reason, generation }));
                 }
             }
+        }
+    }
+}
+
+/// Whether one of them is ready within [`LINGER`].
+fn is_ready_soon(fds: &mut [PollFd<'_>]) -> bool {
+    let sleeps_at = Instant::now() + LINGER;
+    loop {
+        match poll(fds, Some(&Timespec::default())) {
+            Ok(0) if Instant::now() < sleeps_at => std::thread::yield_now(),
+            ready => return ready.is_ok_and(|n| n != 0),
         }
     }
 }

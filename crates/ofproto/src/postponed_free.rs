@@ -32,6 +32,9 @@ impl PostponedFree {
         subtables: Vec<EmptySubtable>,
         now_ms: u64,
     ) {
+        if rules.is_empty() {
+            return;
+        }
         self.since_ms = now_ms;
         self.rules.push(rules);
         self.tables.extend(tables);
