@@ -18,8 +18,8 @@ const SEGMENT: usize = 1 << SEGMENT_BITS;
 const SEGMENT_BITS: u32 = 12;
 /// Buckets in use at first.
 const FIRST: usize = 256;
-/// Buckets at most: a million entries, in 32 MiB.
-const BUCKETS_MAX: usize = 1 << 19;
+/// Buckets at most: four million entries, in 128 MiB, for two million connections.
+const BUCKETS_MAX: usize = 1 << 21;
 /// Buckets that are split at a time.
 const SPLIT_AT_ONCE: usize = 8;
 /// The number of buckets in use doubles when one live entry per this many buckets was evicted.
