@@ -103,18 +103,18 @@ const SEEDS: [SeedShare; 11] = [
         &setting::PLAIN,
     ),
     share("004: miniflow_extract", 20.78, &[Piece::Stage(Stage::Parse)], AT_004, &setting::SMC),
-    share("004: dp_netdev_input__", 20.21, &CACHES, AT_004, &setting::SMC),
+    share("004: dp_netdev_input__", 19.88, &CACHES, AT_004, &setting::SMC),
     share("004: dpcls_rule_matches_key", 15.85, &[Piece::Part(Stage::Smc, Part::Match)], AT_004, &setting::SMC),
     share("004: i40e_recv_pkts_vec, netdev_dpdk_rxq_recv", 12.36, &[Piece::Stage(Stage::Rx)], AT_004, &setting::SMC),
-    share("004: i40e_xmit_fixed_burst_vec", 8.97, &[Piece::Stage(Stage::Tx)], AT_004, &setting::SMC),
-    share("004: dp_execute_cb, non_atomic_ullong_add", 6.32, &[Piece::Stage(Stage::Act)], AT_004, &setting::SMC),
+    share("004: i40e_xmit_fixed_burst_vec", 9.05, &[Piece::Stage(Stage::Tx)], AT_004, &setting::SMC),
+    share("004: dp_execute_cb, non_atomic_ullong_add", 6.09, &[Piece::Stage(Stage::Act)], AT_004, &setting::SMC),
 ];
 
 /// Packets after which every flow is known where parts are measured.
 const WARM_PACKETS: u64 = 200_000;
 
-/// One rule over IP fields.
-const ONE_RULE: &str = "ip,nw_dst=10.0.0.0/8,actions=output:2\n";
+/// Seed 004's rule.
+const ONE_RULE: &str = "in_port=1,actions=output:2\n";
 
 impl Experiment for Profile {
     fn name(&self) -> &'static str {
