@@ -112,9 +112,11 @@ impl Drop for Rig {
     }
 }
 
-/// Whether there is a process of that number that has not ended.
+/// Whether there is a process of that number of which a thread has not ended. The first thread of one that is killed ends before
+/// the others, which hold its files, and the lock of its pidfile with them.
 pub fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    let tasks = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).into_iter().flatten();
+    let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
     // A process that has ended stays a zombie until it is waited for.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+    stats.any(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z")))
 }
