@@ -26,6 +26,8 @@ start() { # sluice|ovs
     at "$1" "$dir/$1/ovs-vswitchd" --detach --no-chdir --pidfile --log-file -vconsole:off 2> /dev/null
     at "$1" ovs-vsctl add-br br0 -- set bridge br0 datapath_type=netdev
 }
+# Milliseconds of processor time of a daemon so far.
+used_ms() { awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%d", ($12 + $13) * 1000 / hz }' "/proc/$(cat "$dir/$1/ovs-vswitchd.pid")/stat"; }
 stop() {
     # Open vSwitch removes its pidfile when it ends for whatever reason: its log says which.
     [ -e "$dir/$1/ovs-vswitchd.pid" ] || { echo "${0##*/}: the daemon of $1 has ended before its time:" >&2; tail -5 "$dir/$1/ovs-vswitchd.log" >&2; exit 1; }

@@ -91,8 +91,6 @@ pub struct Connection {
     timer: PollTimer,
     /// Whether it has read something since it last waited.
     has_read: bool,
-    /// Whether it has changed the tables since it freed what its changes had removed.
-    pub(crate) has_changed_tables: bool,
 }
 
 impl Connection {
@@ -155,7 +153,6 @@ impl Connection {
             began_ms: now_ms,
             timer,
             has_read: false,
-            has_changed_tables: false,
         };
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
@@ -196,8 +193,8 @@ impl Connection {
             }
             let busy = heartbeat.begin("requests");
             let done = self.work().and_then(|()| self.write());
-            // The answers are on their way.
-            if std::mem::take(&mut self.has_changed_tables) {
+            // The requests may have removed something, and the answers are on their way.
+            if self.has_read {
                 self.switch.ofproto.free_removed();
             }
             if let Err(reason) = done {

@@ -40,7 +40,6 @@ impl Connection {
         let by = Some(self.requester(first));
         let changes: Vec<&FlowMod> = self.pending.0.iter().map(|(_, m)| &*m.flow).collect();
         let done = self.switch.ofproto.flow_mods(&self.conn_mgr.bridge, &changes, by, self.switch.now_ms());
-        self.has_changed_tables = true;
         let waiting = std::mem::take(&mut self.pending.0);
         match done {
             Ok((changed, refused)) => {
@@ -103,7 +102,6 @@ impl Connection {
         });
         let by = Some(self.requester(request));
         let done = self.switch.ofproto.ordered_bundle(&self.conn_mgr.bridge, changes, by, self.switch.now_ms());
-        self.has_changed_tables = true;
         let packets = match done {
             Ok((_, packets)) => packets,
             Err((index, error)) => {

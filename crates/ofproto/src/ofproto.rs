@@ -139,6 +139,11 @@ impl Ofproto {
         self.0.writer.lock()
     }
 
+    /// The same, unless a change is under way.
+    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, Writer>> {
+        self.0.writer.try_lock()
+    }
+
     /// Changes the state. The caller holds the writer's lock.
     pub(crate) fn change<T>(&self, writer: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
         writer.holds += 1;

@@ -1,15 +1,15 @@
-//! What a change of the tables has removed, and is freed only after it.
+//! What a change of the tables has removed. It is freed after the change is answered.
 //!
-//! To free a million rules takes as long as to find and hide them. A peer that asked for the change has its answer first, as in
-//! Open vSwitch, which leaves such work to RCU. But no change begins before all is free that another has removed: the bound of
-//! the rules' memory would refuse rules for which there is room.
+//! To free a million rules takes as long as to find and hide them. The peer that asked for the change gets its answer first, as from
+//! Open vSwitch, which leaves such work to RCU. The next change frees what is left before it begins: otherwise the bound of the
+//! rules' memory would refuse rules for which there is room.
 
 use crate::bridge::Rules;
 use crate::flow_mod::HiddenRule;
 use crate::ofproto::Ofproto;
 use sluice_classifier::EmptySubtable;
 
-/// For how long it waits for the one who made the change, milliseconds.
+/// After this time a tick frees it, milliseconds.
 const PATIENCE_MS: u64 = 100;
 
 /// Removed rules, and tables and subtables without visible rules.
@@ -24,7 +24,7 @@ pub(crate) struct PostponedFree {
 }
 
 impl PostponedFree {
-    /// Postpones the end of these.
+    /// Takes these, to free them later.
     pub fn add(
         &mut self,
         rules: Vec<HiddenRule>,
@@ -46,7 +46,7 @@ impl PostponedFree {
         *self = PostponedFree::default();
     }
 
-    /// Frees all, if nobody has done so in time.
+    /// Frees all that is older than [`PATIENCE_MS`].
     pub fn free_forgotten(&mut self, now_ms: u64) {
         if now_ms > self.since_ms + PATIENCE_MS {
             self.free();
@@ -55,9 +55,11 @@ impl PostponedFree {
 }
 
 impl Ofproto {
-    /// Frees what changes have removed. Whoever has made a large one calls it when the answer is sent; else the next change does, or
-    /// the next tick.
+    /// Frees what changes have removed. A connection calls it after it has sent its answers. It does not wait for a change that is
+    /// under way: that change has freed it.
     pub fn free_removed(&self) {
-        self.writer().postponed_free.free();
+        if let Some(mut writer) = self.try_writer() {
+            writer.postponed_free.free();
+        }
     }
 }

@@ -82,8 +82,8 @@ impl Experiment for Throughput {
             figures: FRAMES.iter().filter_map(|frame| figure(&points, *frame)).collect(),
             notes: vec![
                 "Each figure is a search of its own through a new switch: a PMD on the last core, the generator on the \
-                 others, packets by the clock into a ring of 2048; a warm-up, and one at the highest rate, so that the \
-                 autopilot has chosen before it is measured; 60 trials of 20 ms that estimate the rate (Bayesian, \
+                 others, packets by the clock into a ring of 2048; a warm-up, and one at the highest rate, in \
+                 which the autopilot has packets without a pause to choose by; 60 trials of 20 ms that estimate the rate (Bayesian, \
                  crates/trafficgen/src/estimate.rs); then nine at that rate, of which most must pass, or else at rates 1 % \
                  lower each time. The shares are the PMD's statistics of the last trial that passed."
                     .to_owned(),
