@@ -71,12 +71,16 @@ pub(super) struct VbfTable {
     gone: u64,
 }
 
+/// A filter is made for this many times the keys that it gets: its sets share them evenly, and of the narrowest filter for all subtables
+/// hardly more than half of the sets are used.
+const VBF_CROWDED: usize = 2;
+
 /// The sets of each filter.
 const VBF_SETS: [usize; 4] = [8, 16, 32, VBF_SETS_MAX];
 
 impl VbfTable {
     pub fn new(entries: usize, seed: u64) -> Self {
-        let mut filters: Vec<Vbf> = VBF_SETS.iter().map(|sets| vbf(entries, *sets, seed)).collect();
+        let mut filters: Vec<Vbf> = VBF_SETS.iter().map(|sets| vbf(VBF_CROWDED * entries, *sets, seed)).collect();
         // Writing makes their memory resident.
         filters.iter_mut().for_each(Summary::reset);
         VbfTable { filters, width: 0, entries, added: 0, asked: 0, gone: 0 }
