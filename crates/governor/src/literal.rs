@@ -135,6 +135,39 @@ mod tests {
         assert!(shortcut == 0 && install < 50, "short flows are not set up: {install} {shortcut}");
     }
 
+    /// The share of flows of six packets that are set up at their first one, if as many are under way together and 100,000 packets
+    /// come a second.
+    fn shortcuts(at_once: u64) -> f64 {
+        const FLOWS: u64 = 200_000;
+        const PACKETS: u64 = 6;
+        let (mut literal, mut now_us, mut shortcuts) = (Literal::new(true, 0), 0, 0);
+        for first in (0..FLOWS).step_by(at_once as usize) {
+            // Flows begin one after the other, so a generation ends while each has sent another number of packets.
+            let mut is_set_up = vec![false; at_once as usize];
+            for step in 0..2 * PACKETS * at_once {
+                let (flow, round) = (step % at_once, step / at_once);
+                let began = flow * PACKETS / at_once;
+                if round < began || round >= began + PACKETS || is_set_up[flow as usize] {
+                    continue;
+                }
+                now_us += 10;
+                let decision = literal.decide(mix(first + flow), 1, now_us / 1000).decision;
+                is_set_up[flow as usize] = decision.installs();
+                shortcuts += u64::from(decision == Decision::Shortcut);
+            }
+        }
+        shortcuts as f64 / FLOWS as f64
+    }
+
+    /// Why TCP_CRR of 256 connections at once gains less here than netperf's, which has one: a flow that is under way when a generation
+    /// ends is counted in both and set up in neither, and the shortcut is for traffic of which at most one flow in sixteen is not set up.
+    #[test]
+    fn short_flows_that_a_generation_interrupts_keep_the_shortcut_away() {
+        let (one, many) = (shortcuts(1), shortcuts(512));
+        println!("one at a time {one:.3}, 512 {many:.3}");
+        assert!(one > 0.9 && many < 0.5, "one at a time {one:.3}, 512 {many:.3}");
+    }
+
     #[test]
     fn one_flow_in_sixty_four_is_always_counted() {
         let (mut literal, _) = run(true, 10, 500);
