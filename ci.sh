@@ -354,7 +354,7 @@ step_soak() {
 }
 
 # Each experiment in full with the minutes it takes on two quiet cores; the most wanted results first.
-lab_full='peer:13 tunnel:31 storm:9 recirc:10 jitter:15 caches:2 subtables:4 skew:1 throughput:35 autopilot:2 scale:2 rules:1 changes:3 cold:1 governor:2 crr:12 syn-flood:2 profile:1'
+lab_full='peer:13 tunnel:31 storm:9 recirc:12 jitter:22 caches:12 subtables:14 skew:3 throughput:48 autopilot:12 adaptation:26 scale:2 rules:1 changes:3 gaps:10 cold:1 governor:3 crr:4 syn-flood:2 profile:1'
 
 # LAB="NAME…" runs these alone, DAY=YYYY-MM-DD goes on with that day's. A run that is whole is not measured again.
 step_lab-full() {

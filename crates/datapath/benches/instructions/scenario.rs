@@ -90,6 +90,15 @@ pub const SCENARIOS: &[Scenario] = &[
         answers: |counted| counted[Counter::MegaflowsInstalled] == counted[Counter::Received],
     },
     Scenario {
+        name: "connection-setup",
+        way: Way::Plain,
+        settings: Settings::BARE,
+        rules: udp_firewall,
+        traffic: new_flows,
+        packets: 1 << 11,
+        answers: |counted| counted[Counter::MegaflowHits] == 2 * counted[Counter::Received],
+    },
+    Scenario {
         name: "tunnel-encap",
         way: Way::Encap,
         settings: Settings { emc: Level::On, ..Settings::BARE },
@@ -137,6 +146,10 @@ fn firewall() -> String {
      table=1,tcp,ct_state=+trk+new,actions=ct(commit),output:2\n\
      table=1,tcp,ct_state=+trk+est,actions=output:2\n"
         .into()
+}
+
+fn udp_firewall() -> String {
+    firewall().replace("tcp", "udp")
 }
 
 /// It translates every client's address to one, and leaves them their ports, which differ.

@@ -2,7 +2,7 @@
 
 use sluice_fate::{Counter, Tally};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
-use sluice_packet::{Buffers, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch, checksum};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ const FRAME_SIZE: usize = 60;
 const ETHERNET_SIZE: usize = 14;
 const IPV4_SIZE: usize = 20;
 const TCP_SIZE: usize = 20;
+const IPV4_CHECKSUM_AT: usize = ETHERNET_SIZE + 10;
 const IPV4_SRC_AT: usize = ETHERNET_SIZE + 12;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -39,7 +40,7 @@ pub fn tcp(src: End, dst: End, flags: u8, seq: u32, ack: u32) -> Vec<u8> {
     frame.extend([0x50, flags, 0x10, 0, 0, 0, 0, 0]);
     let segment = ETHERNET_SIZE + IPV4_SIZE;
     let pseudo = [&src.address[..], &dst.address, &[0, TCP, 0, TCP_SIZE as u8], &frame[segment..]].concat();
-    let sum = checksum(&pseudo);
+    let sum = checksum::internet(&pseudo).to_be_bytes();
     frame[segment + 16..segment + 18].copy_from_slice(&sum);
     frame.resize(FRAME_SIZE, 0);
     frame
@@ -50,19 +51,10 @@ fn ipv4(src: End, dst: End, proto: u8, payload: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([0x45, 0, 0, (IPV4_SIZE + payload) as u8, 0, 0, 0, 0, 64, proto, 0, 0]);
     frame.extend([src.address, dst.address].concat());
-    let sum = checksum(&frame[ETHERNET_SIZE..]);
-    frame[ETHERNET_SIZE + 10..ETHERNET_SIZE + 12].copy_from_slice(&sum);
+    let sum = checksum::internet(&frame[ETHERNET_SIZE..]).to_be_bytes();
+    frame[IPV4_CHECKSUM_AT..IPV4_CHECKSUM_AT + 2].copy_from_slice(&sum);
     frame.extend([src.port.to_be_bytes(), dst.port.to_be_bytes()].concat());
     frame
-}
-
-/// The internet checksum of an even number of bytes, as it stands in the header.
-fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let mut sum: u32 = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    (!(sum as u16)).to_be_bytes()
 }
 
 /// What comes in.
@@ -105,7 +97,7 @@ impl RxQueue for SourceQueue {
             let frame = &mut self.traffic.frames[self.next];
             if self.traffic.new_flows {
                 self.flow += 1;
-                frame[IPV4_SRC_AT..IPV4_SRC_AT + 4].copy_from_slice(&self.flow.to_be_bytes());
+                begin_flow(frame, self.flow.to_be_bytes());
             }
             batch.push(buffers.write(&self.pool, frame).expect("the pool is larger than what is under way"));
             self.next += 1;
@@ -114,6 +106,14 @@ impl RxQueue for SourceQueue {
             }
         }
     }
+}
+
+/// Gives an IPv4 frame without a UDP checksum another source address.
+fn begin_flow(frame: &mut [u8], address: [u8; 4]) {
+    let old = *frame[IPV4_SRC_AT..].first_chunk::<4>().expect("a whole header");
+    let sum = frame[IPV4_CHECKSUM_AT..].first_chunk_mut().expect("a whole header");
+    *sum = checksum::update(u16::from_be_bytes(*sum), &old, &address).to_be_bytes();
+    frame[IPV4_SRC_AT..IPV4_SRC_AT + 4].copy_from_slice(&address);
 }
 
 impl Port for Source {
