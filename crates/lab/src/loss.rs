@@ -47,6 +47,14 @@ pub fn behind(points: &[Point], ours: &str, others: &[&str], figure: &str) -> Ve
     points.iter().filter_map(loss).collect()
 }
 
+/// That a setting gains less over another than in the document that both are from. Of `figure` more is better.
+pub fn behind_the_seed(point: &Point, arm: &str, over: &str, figure: &str, seeds: f64) -> Option<Loss> {
+    let median = |arm: &str| point.figure(arm, figure).map(|stat| stat.median);
+    let gain = median(arm)? / median(over)?;
+    let what = || format!("{arm} over {over}: {gain:.2} times, there {seeds:.2}");
+    (gain < seeds).then(|| Loss::at(point, &what()))
+}
+
 /// The rows of a table of verdicts that say "no" in the column `column_of_verdict`: the columns `at` say where, `what` what.
 pub fn denied(table: &Table, column_of_verdict: &str, at: &[&str], what: &[&str]) -> Vec<Loss> {
     let column = |name: &str| table.columns.iter().position(|column| column == name);
@@ -83,6 +91,15 @@ pub(crate) mod tests {
             same_twice: Stat::of(twice.to_vec()),
             steal_percent: 0.0,
         }
+    }
+
+    #[test]
+    fn a_setting_is_behind_its_document_by_what_it_gains() {
+        // Of cycles less is better; as a figure they do here.
+        let lost = |seeds, twice| behind_the_seed(&point(110.0, 100.0, twice), "auto", "emc", CYCLES, seeds);
+        assert_eq!(lost(1.25, [1.0, 1.0]).unwrap().what, "auto over emc: 1.10 times, there 1.25");
+        assert!(lost(1.25, [0.9, 1.1]).unwrap().is_undecided());
+        assert_eq!(lost(1.05, [1.0, 1.0]), None);
     }
 
     #[test]

@@ -131,17 +131,21 @@ impl Setting {
 pub fn fill(rig: &Rig, flows: u64, settings: &Settings) {
     let filling = FILLING_A_FLOW * flows.min(FLOWS_MAX) as u32;
     rig.run(filling);
-    if Arm::all(settings).len() > 1 {
-        rig.run_alone(CHOOSING);
+    if let Some(time) = time_to_choose(settings) {
+        rig.run_alone(time);
     }
+}
+
+/// How long the autopilot runs with the core for itself before it is measured, if these settings leave it a choice.
+pub fn time_to_choose(settings: &Settings) -> Option<Duration> {
+    (Arm::all(settings).len() > 1).then_some(CHOOSING)
 }
 
 /// Before a setting is measured it runs this long for each flow. A table takes most of a second to fill with a million flows.
 const FILLING_A_FLOW: Duration = Duration::from_micros(3);
 /// Further flows add nothing to that time.
 const FLOWS_MAX: u64 = 8_000_000;
-/// The autopilot runs that much longer with the core for itself: it compares all arms once, and whatever an interruption made it misjudge
-/// again. It could not do so during the measurement: between the slices other switches evict its data from the processor's
+/// In that time the autopilot compares all arms once, and again what an interruption made it misjudge. It could not do so during the measurement: between the slices other switches evict its data from the processor's
 /// caches. The experiment `adaptation` counts from the start.
 const CHOOSING: Duration = Duration::from_secs(3);
 

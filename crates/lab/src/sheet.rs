@@ -16,7 +16,8 @@ impl Sheet {
                 "version",
                 Some(concat!("sluice ", env!("CARGO_PKG_VERSION"), ", built by ", env!("LAB_RUSTC")).to_owned()),
             ),
-            ("commit", commit()),
+            // Of the sources when this was built, not when it ran.
+            ("commit", option_env!("LAB_COMMIT").map(str::to_owned)),
             ("cpu", cpu_info("model name")),
             ("cores", Some(format!("{} to be used", cores::count()))),
             (
@@ -37,14 +38,6 @@ impl Sheet {
         ];
         Sheet(facts.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))).collect())
     }
-}
-
-/// The commit of the sources, where they still are what the program was built from.
-fn commit() -> Option<String> {
-    let git = |args: &[&str]| output("git", &[&["-C", env!("CARGO_MANIFEST_DIR")], args].concat());
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
-    Some(if changed { commit + " and changes" } else { commit })
 }
 
 fn read(path: &str) -> Option<String> {

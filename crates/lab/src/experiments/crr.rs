@@ -1,13 +1,14 @@
 //! TCP transactions between real stacks through the switch: with the governor of 2012 before and after its patch, ours, and
 //! through Open vSwitch; after seed 003, whose author measured netperf's TCP_CRR and `ovs-benchmark rate`.
 
+use super::governor::PATCH;
 use super::table_of;
 use crate::cores::Bound;
 use crate::crr::{Exchange, MICROS, P50, P99, Through, Transactions, missing_program};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::loss::{Loss, behind};
+use crate::loss::{Loss, behind, behind_the_seed};
 use crate::record::{Findings, Point, Size, Table};
 use crate::setups::KTPS;
 use crate::stat::Stat;
@@ -111,7 +112,9 @@ impl Experiment for Crr {
     }
 
     fn losses(&self, points: &[Point]) -> Vec<Loss> {
-        behind(points, AUTO, &[OFF, BEFORE, AFTER, SHORTCUT, OVS], MICROS)
+        let own = behind(points, AUTO, &[OFF, BEFORE, AFTER, SHORTCUT, OVS], MICROS);
+        let of_patch = points.iter().filter(|point| point.at(REQUESTS) == 1.0 && point.at(AT_ONCE) == 1.0);
+        own.into_iter().chain(of_patch.filter_map(|point| behind_the_seed(point, AFTER, BEFORE, KTPS, PATCH))).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::core_share;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::loss::{Loss, denied};
+use crate::loss::{Loss, behind, behind_the_seed, denied};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Table};
 use crate::rig::CYCLES;
 use crate::setups::{KTPS, Load, SET_UP, Setups};
@@ -47,6 +47,8 @@ const SEGMENTS: f64 = 11.0;
 /// megaflows to go as come.
 const WARM: [u64; 2] = [3, 10];
 
+/// What the patch of 2012 gained with TCP_CRR. Source: seed 003.
+pub(super) const PATCH: f64 = 1.25;
 /// What the shortcut must gain where most flows get set up, and may lose elsewhere. Source: issue and seed 003.
 const GAIN: f64 = 1.25;
 const LOSS: f64 = 0.98;
@@ -107,7 +109,10 @@ impl Experiment for Governor {
         let table = verdicts(points);
         let shortcut = denied(&table, "shortcut passes", &["traffic"], &["shortcut over original", "at least"]);
         let auto = denied(&table, "autopilot passes", &["traffic"], &["autopilot over off", "and at least"]);
-        shortcut.into_iter().chain(auto).collect()
+        let forced = behind(points, AUTO, &[BEFORE, AFTER, ORIGINAL, SHORTCUT], CYCLES);
+        let of_patch = points.iter().filter(|point| load(&point.at) == Load::Connections);
+        let of_patch = of_patch.filter_map(|point| behind_the_seed(point, AFTER, BEFORE, KTPS, PATCH));
+        shortcut.into_iter().chain(auto).chain(forced).chain(of_patch).collect()
     }
 }
 

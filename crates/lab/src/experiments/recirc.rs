@@ -7,7 +7,7 @@ use super::{lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::loss::{Loss, behind};
+use crate::loss::{Loss, behind, behind_the_seed};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{self, CYCLES, EMC_BYPASSED, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
 use crate::setting::Setting;
@@ -158,7 +158,12 @@ impl Experiment for Recirc {
     fn losses(&self, points: &[Point]) -> Vec<Loss> {
         let forced: Vec<&str> =
             POLICIES.iter().map(|policy| policy.name).chain([crate::setting::SEARCH.name]).collect();
-        behind(points, DEFAULT.name, &forced, CYCLES)
+        let own = behind(points, DEFAULT.name, &forced, CYCLES);
+        let of_patch = |point: &Point| {
+            let gain = gain_of(patch(point)?)?;
+            behind_the_seed(point, "threshold", "always", MPPS, gain)
+        };
+        own.into_iter().chain(points.iter().filter_map(of_patch)).collect()
     }
 }
 
@@ -344,18 +349,14 @@ fn beside_the_seed(points: &[Point]) -> Table {
         point.figure(arm, figure).map_or("n/a".to_owned(), |stat| format!("{:.digits$}", stat.median))
     };
     let row = |point: &Point| {
-        let (_, theirs) = PATCH.iter().find(|(streams, _)| *streams == point.at(FLOWS))?;
-        if point.at(RECIRCULATIONS) != 1.0 {
-            return None;
-        }
-        let [original, before, patched, after] = *theirs;
-        let gain = sides(patched).zip(sides(original)).map(|(after, before)| 100.0 * (after / before - 1.0));
+        let theirs = patch(point)?;
         let rate = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
-        let ours_gain = rate("threshold").zip(rate("always")).map(|(after, before)| 100.0 * (after / before - 1.0));
-        let percent = |gain: Option<f64>| gain.map_or("n/a".to_owned(), |gain| format!("{gain:+.1} %"));
+        let ours_gain = rate("threshold").zip(rate("always")).map(|(after, before)| after / before);
+        let percent =
+            |gain: Option<f64>| gain.map_or("n/a".to_owned(), |gain| format!("{:+.1} %", 100.0 * (gain - 1.0)));
         let mut cells = vec![text::count(point.at(FLOWS))];
-        cells.extend([original, before, patched, after].map(str::to_owned));
-        cells.push(percent(gain));
+        cells.extend(theirs.map(str::to_owned));
+        cells.push(percent(gain_of(theirs)));
         for arm in ["always", "threshold"] {
             cells.extend([ours(point, arm, MPPS, 2), ours(point, arm, EMC_USED, 0)]);
         }
@@ -380,6 +381,18 @@ fn beside_the_seed(points: &[Point]) -> Table {
         columns: heads.map(str::to_owned).to_vec(),
         rows: points.iter().filter_map(row).collect(),
     }
+}
+
+/// The patch's own row for a point of the firewall.
+fn patch(point: &Point) -> Option<[&'static str; 4]> {
+    let is_here = !tunnel::is_here(&point.at) && point.at(RECIRCULATIONS) == 1.0;
+    let row = PATCH.iter().find(|(streams, _)| is_here && *streams == point.at(FLOWS))?;
+    Some(row.1)
+}
+
+/// What the patch gained there, as a ratio of rates.
+fn gain_of([original, _, patched, _]: [&str; 4]) -> Option<f64> {
+    Some(sides(patched)? / sides(original)?)
 }
 
 /// The rates of both sides together, written as two numbers.

@@ -43,8 +43,8 @@ const TRIAL: f64 = 0.05;
 /// Trials of a validation, of which most must pass, and by how much the rate is lowered if they do not.
 const VALIDATION: usize = 9;
 const GRANULARITY: f64 = 0.01;
-/// Warm-ups: their rates as shares of the highest, and their lengths in measurements. The first sets up the flows; in the second the
-/// autopilot has packets without a pause to choose by, as it has in a switch in service.
+/// Warm-ups: their rates as shares of the highest, and their lengths in measurements. The first sets up the flows, the second fills the
+/// tables.
 const WARMUPS: [(f64, f64); 2] = [(0.1, 1.0), (1.0, 4.0)];
 
 /// The seed's rules: in port 0, out port 1, and back; no MAC learning.
@@ -82,8 +82,8 @@ impl Experiment for Throughput {
             figures: FRAMES.iter().filter_map(|frame| figure(&points, *frame)).collect(),
             notes: vec![
                 "Each figure is a search of its own through a new switch: a PMD on the last core, the generator on the \
-                 others, packets by the clock into a ring of 2048; a warm-up, and one at the highest rate, in \
-                 which the autopilot has packets without a pause to choose by; 60 trials of 20 ms that estimate the rate (Bayesian, \
+                 others, packets by the clock into a ring of 2048; a warm-up, one at the highest rate, and where the autopilot \
+                 may choose, three more seconds at that rate; 60 trials of 20 ms that estimate the rate (Bayesian, \
                  crates/trafficgen/src/estimate.rs); then nine at that rate, of which most must pass, or else at rates 1 % \
                  lower each time. The shares are the PMD's statistics of the last trial that passed."
                     .to_owned(),
@@ -151,9 +151,11 @@ impl Subject for Searched {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         let began = Instant::now();
         let (mut generator, switch) = switch::start_alone(&self.plan, RULES, self.settings)?;
-        for (share, length) in WARMUPS {
-            let warmup = Trial { rate_pps: MAX_RATE * share, duration: span.mul_f64(length), is_warmup: true };
-            generator.run(&warmup, &AtomicBool::new(false))?;
+        let warmups = WARMUPS.map(|(share, length)| (MAX_RATE * share, span.mul_f64(length)));
+        // The autopilot has packets without a pause to choose by, as it has in a switch in service.
+        let choosing = setting::time_to_choose(&self.settings).map(|time| (MAX_RATE, time));
+        for (rate_pps, duration) in warmups.into_iter().chain(choosing) {
+            generator.run(&Trial { rate_pps, duration, is_warmup: true }, &AtomicBool::new(false))?;
         }
         let mut trials =
             Trials { generator: &mut generator, switch: &switch, length: span.mul_f64(TRIAL), shares: [0.0; 3] };
