@@ -254,11 +254,13 @@ impl Summary for Ht {
             let (mut first, mut second) = ([0; BULK_MAX], [0; BULK_MAX]);
             let (mut signatures, mut sets) = ([0; BULK_MAX], [0; BULK_MAX]);
             let n = keys.len();
-            for (i, key) in keys.iter().enumerate() {
+            let line = |at: u32| self.buckets.as_ptr().wrapping_add(at as usize);
+            for (((key, signature), first), second) in keys.iter().zip(&mut signatures).zip(&mut first).zip(&mut second)
+            {
                 let candidates = self.candidates(key);
-                (signatures[i], first[i], second[i]) = (candidates.signature, candidates.first, candidates.second);
-                prefetch::read(&raw const self.buckets[first[i] as usize]);
-                prefetch::read(&raw const self.buckets[second[i] as usize]);
+                (*signature, *first, *second) = (candidates.signature, candidates.first, candidates.second);
+                prefetch::read(line(*first));
+                prefetch::read(line(*second));
             }
             hints::find_either(self.isa, &self.buckets, &first[..n], &second, &signatures, &mut sets);
             for (set, out) in sets.iter().zip(out) {
