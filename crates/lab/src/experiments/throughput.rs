@@ -35,7 +35,7 @@ const FRAMES: [f64; 3] = [64.0, 512.0, 1518.0];
 const LOSS: f64 = 0.000_02;
 /// The rates that are possible, packets a second.
 const MIN_RATE: f64 = 20e3;
-const MAX_RATE: f64 = 20e6;
+const MAX_RATE: f64 = 40e6;
 /// Trials of an estimate, and the length of one in measurements: other work that takes a core for a millisecond fails the trial that
 /// it falls into, and no other.
 const TRIALS: usize = 60;
