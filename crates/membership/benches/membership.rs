@@ -1,6 +1,7 @@
 //! Lookups in the manner of DPDK's `member_perf_autotest`: 393 216 keys in 524 288 slots, keys of 4 to 64 bytes,
 //! hashing included, in bulks of 64. Prints TSC cycles per key for keys that are there (hit) and keys that are not (miss),
-//! one by one and in bulk, with each instruction set of this machine. DPDK's columns are the same but for misses in bulk, which it does not measure.
+//! one by one and in bulk, with each instruction set of this machine. DPDK prints the same for hits; its misses are one by one, in a table that
+//! is half as full.
 //!
 //! `cargo bench -p sluice-membership`; beside DPDK's on the same core: `ci/member-perf`. Answers are checked first. With
 //! `--test` (as CI runs it) it only checks them.

@@ -120,10 +120,12 @@ impl Vbf {
         }
         let keys_a_set = keys.div_ceil(sets) as f64;
         let bits = -(keys_a_set * one.ln()) / std::f64::consts::LN_2.powi(2);
-        let rows = (bits.ceil() as usize).max(SETS_MAX).next_power_of_two();
         let best = (std::f64::consts::LN_2 * bits / keys_a_set).round().clamp(1.0, f64::from(HASHES_MAX)) as u32;
-        let hashes = (1..=best).find(|&k| expected_rate(rows as f64, keys_a_set, k, sets) <= rate);
-        let hashes = hashes.ok_or(ConfigError::Rate { rate })?;
+        // Of a few keys, a row more or less counts: the rate of the formula takes more rows than the formula says.
+        let least = (bits.ceil() as usize).max(SETS_MAX).next_power_of_two();
+        let hashes_of = |rows: usize| (1..=best).find(|&k| expected_rate(rows as f64, keys_a_set, k, sets) <= rate);
+        let found = [least, 2 * least, 4 * least].into_iter().find_map(|rows| Some((rows, hashes_of(rows)?)));
+        let (rows, hashes) = found.ok_or(ConfigError::Rate { rate })?;
         let row_mask = (rows - 1) as u32;
         let rows = match sets {
             0..=8 => Rows::Of8(vec![0; rows + PADDING].into()),

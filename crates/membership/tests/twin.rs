@@ -175,6 +175,16 @@ fn ht_false_positives_agree_with_theory() {
 
 /// vBF keeps the configured rate and the rate it computes.
 #[test]
+fn a_vbf_of_any_number_of_keys_can_be_made() {
+    for sets in [1, 8, 32, 64] {
+        for keys in (1..3000).chain([1 << 20]) {
+            let vbf = Vbf::new(&VbfConfig { keys, sets, false_positives: 0.03, seed: 1 });
+            assert!(vbf.is_ok(), "{keys} keys, {sets} sets: {}", vbf.err().unwrap());
+        }
+    }
+}
+
+#[test]
 fn vbf_false_positives_agree_with_theory() {
     for (sets, rate) in [(1usize, 0.01), (16, 0.03), (32, 0.03), (64, 0.1)] {
         let mut vbf = Vbf::new(&VbfConfig { keys: 32_768, sets, false_positives: rate, seed: 9 }).unwrap();

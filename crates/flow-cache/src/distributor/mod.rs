@@ -89,7 +89,7 @@ pub struct Distributor {
 /// The most flows of its own table, in 64 MiB of address space. It begins with a few thousand and grows.
 const OWN_ENTRIES: usize = 1 << 24;
 
-/// The most flows of a set summary, which has its whole memory from the start: 1 MiB for HT, some 2 MiB for vBF.
+/// The most flows of a set summary, which has its whole memory from the start: 1 MiB for HT, some 4 MiB for vBF.
 const SUMMARY_ENTRIES: usize = 1 << 18;
 
 #[derive(Debug)]

@@ -71,8 +71,9 @@ pub(super) struct VbfTable {
     gone: u64,
 }
 
-/// A filter is made for this many times the keys that it gets: its sets share them evenly, and of the narrowest filter for all subtables
-/// hardly more than half of the sets are used.
+/// A filter is made for this many times the keys that it gets. Its size assumes that all of its sets are used equally, but the narrowest filter
+/// that fits uses little more than half of them (17 of 32, say), so each set gets up to twice its share; with fewer than four subtables even
+/// more.
 const VBF_CROWDED: usize = 2;
 
 /// The sets of each filter.
