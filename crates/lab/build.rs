@@ -1,6 +1,10 @@
 //! Tells the machine's sheet which compiler built it, and from which commit.
 
+use std::path::Path;
 use std::process::Command;
+
+/// What the program is built from.
+const SOURCES: [&str; 3] = ["..", "../../Cargo.lock", "../../Cargo.toml"];
 
 fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -10,7 +14,8 @@ fn main() {
         println!("cargo::rustc-env=LAB_COMMIT={commit}");
     }
     // The log grows with each commit and checkout; the sources are looked at for changes that are in no commit.
-    for path in ["../../.git/logs/HEAD", "..", "../../Cargo.lock"] {
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|path| Path::new(path).exists());
+    for path in log.iter().map(String::as_str).chain(SOURCES) {
         println!("cargo::rerun-if-changed={path}");
     }
 }
@@ -18,7 +23,7 @@ fn main() {
 /// The commit, and whether the sources differ from it; `None` without git or its directory.
 fn commit() -> Option<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".."])?;
+    let changes = git(&[&["status", "--porcelain", "--untracked-files=no", "--"][..], &SOURCES].concat())?;
     Some(if changes.is_empty() { commit } else { commit + " and changes" })
 }
 

@@ -21,14 +21,16 @@ pub struct ZoneLimit {
     pub count: u32,
 }
 
-/// A limit and its count, alone on a pair of cache lines: every connection that begins or ends writes the count, on any PMD, and packets of
-/// known connections read what would lie beside it.
+/// A limit and its count. It has two cache lines of its own: any PMD writes the count when a connection begins or ends, and the fields that
+/// would share the lines are read for every tracked packet.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Quota {
     limit: AtomicU32,
     count: AtomicU32,
 }
+
+const _: () = assert!(align_of::<Quota>() == 128 && size_of::<Quota>() == 128);
 
 /// All limits.
 #[derive(Debug)]

@@ -94,11 +94,13 @@ pub struct TimeoutPolicy {
 }
 
 /// The timeouts of a zone. Connections share it, so that a change of the policy applies from their next packet on,
-/// without looking up the policy. Every packet reads it, so it is not on the cache lines of its count of references, which each
-/// connection that begins or ends writes, on any PMD.
+/// without looking up the policy. Every tracked packet reads it, so it does not share a cache line with its reference count, which any
+/// PMD writes when a connection begins or ends.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct ZoneTimeouts([AtomicU32; DEFAULTS.len()]);
+
+const _: () = assert!(align_of::<ZoneTimeouts>() == 128);
 
 impl ZoneTimeouts {
     fn new() -> Self {

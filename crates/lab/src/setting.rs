@@ -145,8 +145,8 @@ pub fn time_to_choose(settings: &Settings) -> Option<Duration> {
 const FILLING_A_FLOW: Duration = Duration::from_micros(3);
 /// Further flows add nothing to that time.
 const FLOWS_MAX: u64 = 8_000_000;
-/// In that time the autopilot compares all arms once, and again what an interruption made it misjudge. It could not do so during the measurement: between the slices other switches evict its data from the processor's
-/// caches. The experiment `adaptation` counts from the start.
+/// In this time the autopilot compares all arms once, and repeats comparisons that an interruption spoiled. It cannot do so during the
+/// measurement, because other switches evict its data between the slices. The experiment `adaptation` counts from the start.
 const CHOOSING: Duration = Duration::from_secs(3);
 
 /// Packets of each flow that warm the caches.

@@ -104,17 +104,21 @@ fn place(cell: &str) -> Option<(&str, &str)> {
 /// Whether a crate has a test that `cargo test` would take for this filter: in a module or file of such a name, or of such a name
 /// itself.
 fn has_test(folder: &Path, filter: &str) -> bool {
+    has_test_below(folder, folder, filter)
+}
+
+fn has_test_below(krate: &Path, folder: &Path, filter: &str) -> bool {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     entries.map(|entry| entry.expect("a readable folder").path()).any(|path| {
         if path.is_dir() {
-            return has_test(&path, filter);
+            return has_test_below(krate, &path, filter);
         }
         if path.extension().is_none_or(|extension| extension != "rs") {
             return false;
         }
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut tests = text.split("#[test]").skip(1).filter_map(|rest| rest.split_once("fn ")?.1.split('(').next());
-        let is_of_module = path.strip_prefix(root()).is_ok_and(|path| path.to_string_lossy().contains(filter));
+        let is_of_module = path.strip_prefix(krate).is_ok_and(|path| path.to_string_lossy().contains(filter));
         text.contains("#[test]") && is_of_module || tests.any(|name| name.contains(filter))
     })
 }
@@ -148,7 +152,7 @@ fn faults(row: &[&str], experiments: &str) -> Vec<String> {
             let folder = root().join("crates").join(name);
             folder.join("Cargo.toml").exists() && filter.first().is_none_or(|filter| has_test(&folder, filter))
         }
-        ["sluice", "ctl", command, ..] => read("docs/reference/commands.md").contains(&format!("`{command}")),
+        ["sluice", "ctl", command, ..] => read("docs/reference/commands.md").contains(&format!("`{command}`")),
         [script] => root().join(script).exists(),
         _ => false,
     };
@@ -198,7 +202,9 @@ fn the_check_sees_what_is_missing() {
     assert_eq!(row(good, "`cargo test -p sluice-lab emc_model`", "1.0"), 0);
     assert_eq!(row(good, "`cargo test -p sluice-lab no_such_test`", "1.0"), 1);
     assert_eq!(row(good, "`sluice ctl sluice/set emc=off`", "1.0"), 0);
+    assert_eq!(row(good, "`cargo test -p sluice-membership membership`", "1.0"), 1);
     assert_eq!(row(good, "`sluice ctl sluice/none`", "1.0"), 1);
+    assert_eq!(row(good, "`sluice ctl sluice/se`", "1.0"), 1);
     assert_eq!(row(good, "`lab subtables`", "[run](results/none/report.md)"), 1);
     assert_eq!(row(good, "`lab subtables`", " "), 1);
     assert_eq!(rows("| item | place |\n| 000-x | a | b |\ntext"), [["000-x", "a", "b"]]);
