@@ -36,6 +36,7 @@ use ledger::Ledger;
 use low_load::LowLoad;
 use other_work::OtherWork;
 use sample::{Look, Usual};
+use std::cmp::Ordering;
 use tournament::{Next, Tournament};
 use trial::{Trial, Verdict};
 
@@ -164,6 +165,15 @@ pub(crate) struct Autopilot {
     changes: u64,
     tournaments: u64,
     why: Why,
+}
+
+impl Known {
+    /// The order in which arms are tried that are all due: the cheapest when last measured first, such as in a tournament that a change of
+    /// load cut short; those that were never measured last; of equal ones that which has been due for longer.
+    fn trial_order(&self, other: &Known) -> Ordering {
+        let cost = |arm: &Known| arm.measured.map_or(f64::INFINITY, |(cost, _)| cost);
+        cost(self).total_cmp(&cost(other)).then(self.next_trial.cmp(&other.next_trial))
+    }
 }
 
 /// The arm that is safe.
@@ -470,7 +480,7 @@ impl Autopilot {
             return;
         }
         let due = self.eligible().filter(|arm| *arm != self.in_charge && self.arms[*arm].next_trial <= now);
-        let Some(next) = due.min_by_key(|arm| self.arms[*arm].next_trial) else { return };
+        let Some(next) = due.min_by(|a, b| self.arms[*a].trial_order(&self.arms[*b])) else { return };
         // Before the first trial its cost is unknown; a chunk's length is the guess.
         let excess = self.arms[next].excess.max((self.ms / CHUNKS_PER_MS) as f64);
         if self.ledger.affords(excess) {

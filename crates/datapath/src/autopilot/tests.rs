@@ -571,3 +571,20 @@ fn arms_for_recirculated_packets_fly_only_where_there_are_some() {
     assert!(!tried(&mut autopilot, 32));
     assert!(tried(&mut autopilot, 64));
 }
+
+/// A load that changes ends a tournament. What it has measured tells which arm is tried first.
+#[test]
+fn the_arm_that_seemed_cheapest_is_tried_first() {
+    let mut arms = vec![plain(200.0); 9];
+    (arms[0], arms[7]) = (plain(160.0), plain(100.0));
+    let mut world = World::new(&arms);
+    while world.autopilot.arms[8].measured.is_none() {
+        world.burst();
+    }
+    world.burst = 16;
+    while !matches!(world.autopilot.phase, Phase::Trial(_)) {
+        assert!(world.now < SECOND && world.autopilot.in_charge == SAFE);
+        world.burst();
+    }
+    assert_eq!(world.autopilot.active(), 7);
+}
