@@ -173,7 +173,6 @@ fn ht_false_positives_agree_with_theory() {
     assert!((found - expected).abs() < 6.0 * expected.sqrt(), "{found} found, {expected} expected");
 }
 
-/// vBF keeps the configured rate and the rate it computes.
 #[test]
 fn a_vbf_of_any_number_of_keys_can_be_made() {
     for sets in [1, 8, 32, 64] {
@@ -184,6 +183,7 @@ fn a_vbf_of_any_number_of_keys_can_be_made() {
     }
 }
 
+/// vBF keeps the configured rate and the rate it computes.
 #[test]
 fn vbf_false_positives_agree_with_theory() {
     for (sets, rate) in [(1usize, 0.01), (16, 0.03), (32, 0.03), (64, 0.1)] {
