@@ -112,7 +112,7 @@ fn run_with(ports: Ports, rules: &str, settings: Settings) -> Result<Running> {
     Ok(Running { assembly, revalidator: Some(revalidator), ends })
 }
 
-/// The revalidator's thread.
+/// The revalidator's thread, which does what else a switch's control threads do for packets.
 fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
     let store = datapath.store();
     let mut next = Instant::now();
@@ -124,6 +124,7 @@ fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
             let _ = store.make_room();
         }
         datapath.expire_connections(sluice_clock::now_ms());
+        datapath.service_caches();
         std::thread::sleep(LOOK_EVERY);
     }
 }
