@@ -299,6 +299,14 @@ impl Levels {
         self.arm.smc && self.smc.awaits_memory() || self.arm.distributor.is_some() && self.distributor.awaits_memory()
     }
 
+    /// Lines of the caches in use: more after one has grown.
+    #[inline]
+    pub fn cache_lines(&self) -> usize {
+        let smc = if self.arm.smc { self.smc.lines_in_use() } else { 0 };
+        let distributor = if self.arm.distributor.is_some() { self.distributor.lines_in_use() } else { 0 };
+        smc + distributor
+    }
+
     pub fn emc_usage(&self) -> EmcUsage {
         self.emc.usage()
     }

@@ -233,7 +233,7 @@ impl Rxq {
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);
-        let burst = before.sample(n, cycles, context.tally, walk.levels.awaits_memory());
+        let burst = before.sample(n, cycles, context.tally, &walk.levels);
         self.tuner.record(&burst, now, context.clock.slept);
         context.clock.began = now;
         cycles

@@ -3,6 +3,7 @@
 
 use crate::autopilot::{Autopilot, CoreNow, Doing, Sample, Why};
 use crate::frequency::tsc_hz;
+use crate::lookup::Levels;
 use crate::{Arm, Settings};
 use rustix::time::{ClockId, clock_gettime};
 use sluice_action::PortNo;
@@ -43,7 +44,7 @@ impl Mark {
 
     /// A burst of `packets` that took these cycles. Cycles of upcalls say nothing about an arm.
     #[inline]
-    pub fn sample(&self, packets: usize, cycles: u64, tally: &Tally, awaits_memory: bool) -> Sample {
+    pub fn sample(&self, packets: usize, cycles: u64, tally: &Tally, levels: &Levels) -> Sample {
         let after = Mark::of(tally);
         Sample {
             bursts: 1,
@@ -52,7 +53,8 @@ impl Mark {
             passes: after.passes - self.passes,
             cached: after.cached - self.cached,
             upcalls: after.upcalls - self.upcalls,
-            awaits_memory,
+            awaits_memory: levels.awaits_memory(),
+            cache_lines: levels.cache_lines(),
         }
     }
 }

@@ -131,6 +131,12 @@ impl Smc {
         self.buckets.memory()
     }
 
+    /// Lines in use: more each time it grows.
+    #[inline]
+    pub fn lines_in_use(&self) -> usize {
+        self.fill.mask().wrapping_add(1)
+    }
+
     /// Whether flows replace each other until more memory is resident.
     #[inline]
     pub fn awaits_memory(&self) -> bool {

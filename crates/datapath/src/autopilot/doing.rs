@@ -7,7 +7,7 @@ pub enum Doing {
     Warming,
     /// All arms are compared.
     Comparing,
-    /// The safe arm fills its cache, which may make it the cheapest.
+    /// An arm fills its cache, which may make it the cheapest.
     Filling,
     /// The arm in charge is active.
     Cruising,

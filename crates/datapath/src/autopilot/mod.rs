@@ -6,6 +6,7 @@
 //! the safe arm is active first and fills its cache, then all arms are compared: a *tournament*. The arm in charge is
 //! replaced only by an arm that is clearly cheaper, and at most once a second under steady traffic.
 //!
+//! - An arm whose cache has not filled in its trial is given more time now and then, if that may make it the cheapest.
 //! - Bad arms are tried ever more rarely, and a ledger keeps the cost of trials under 1 % of all cycles.
 //! - If sudden changes follow each other quickly, as when a sender tries to provoke tournaments, the safe arm takes
 //!   over and tournaments get rarer.
@@ -45,9 +46,12 @@ const CHUNK_PACKETS: u64 = 256;
 /// Length of a chunk at least, in parts of a millisecond.
 const CHUNKS_PER_MS: u64 = 2;
 /// Abort the chunk of a tried arm that is this much dearer than the arm in charge, over this many packets: a receive
-/// ring would overflow. One such chunk may be an interrupt; two in a row end the slice.
+/// ring would overflow. One such chunk may be an interrupt; two in a row end the slice. The filling of a cache, in which many
+/// interrupts fall, takes more to end.
 const HOPELESS: f64 = 4.0;
 const HOPELESS_PACKETS: u64 = 64;
+const HOPELESS_IN_A_ROW: u32 = 2;
+const HOPELESS_FILLING: u32 = 8;
 /// Surprising chunks, less usual ones, that make a sudden change. A chunk that follows another surprising one and is
 /// much dearer than usual counts for up to `DEAR`. The first counts once, because it may be an interrupt.
 const SURPRISES: u32 = 7;
@@ -69,8 +73,11 @@ const RETRY_DOUBLINGS: u32 = 7;
 /// The shortest and the longest time between two tournaments; it doubles when one follows within `QUICKLY_MS`.
 const TOURNAMENTS_MS: (u64, u64) = (1000, 16_000);
 const QUICKLY_MS: u64 = 4000;
-/// Under steady traffic, the time between two fillings of the safe arm's cache.
+/// Under steady traffic, the time between two fillings of an arm's cache.
 const FILLS_APART_MS: u64 = 60_000;
+/// Milliseconds that filling the cache of an arm not in charge may cost beyond what is saved for trials. They are saved before
+/// anything else is tried.
+const FILLING_CREDIT_MS: u64 = 200;
 
 /// What is known of an arm.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +92,8 @@ pub(crate) struct Known {
     wins: u32,
     /// Cycles that its last trial cost beyond what the arm in charge would have taken.
     excess: f64,
+    /// Before this time its cache is not filled further, TSC.
+    fill_after: u64,
     /// Whether it differs from others only for recirculated packets.
     for_recirculation: bool,
 }
@@ -95,7 +104,7 @@ enum Phase {
     Warm(Warming),
     /// All arms are active in turn, after the safe arm has warmed.
     Tournament(Tournament),
-    /// The safe arm fills its cache further, which may make it the cheapest.
+    /// An arm fills its cache further, which may make it the cheapest.
     Fill(Box<Filling>),
     /// The arm in charge is active. A tournament may be due.
     Cruise { tournament_at: Option<u64> },
@@ -159,8 +168,6 @@ pub(crate) struct Autopilot {
     ledger: Ledger,
     tournament_at: u64,
     tournaments_apart: u64,
-    /// Before this time the safe arm does not fill its cache further, TSC.
-    fill_after: u64,
     changed_at: u64,
     changes: u64,
     tournaments: u64,
@@ -195,6 +202,7 @@ impl Autopilot {
             losses: 0,
             wins: 0,
             excess: 0.0,
+            fill_after: now,
             for_recirculation: *for_recirculation,
         };
         let ms = (hz / 1000).max(1);
@@ -219,7 +227,6 @@ impl Autopilot {
             ledger: Ledger::new(ms as f64),
             tournament_at: now,
             tournaments_apart: TOURNAMENTS_MS.0 * ms,
-            fill_after: now,
             changed_at: now,
             changes: 0,
             tournaments: 0,
@@ -283,14 +290,16 @@ impl Autopilot {
             self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
             self.ledger.spend(chunk.cycles as f64 - self.yardstick * chunk.packets as f64);
         }
-        if self.active != self.in_charge && self.hopeless == 1 {
+        let enough = if matches!(self.phase, Phase::Fill(_)) { HOPELESS_FILLING } else { HOPELESS_IN_A_ROW };
+        let hopeless = self.hopeless >= enough;
+        if self.hopeless != 0 && !hopeless {
             return;
         }
-        let hopeless = std::mem::take(&mut self.hopeless) > 1;
+        self.hopeless = 0;
         match std::mem::replace(&mut self.phase, Phase::Cruise { tournament_at: None }) {
             Phase::Warm(warming) => self.warm(&chunk, warming, now),
             Phase::Tournament(tournament) => self.tournament(tournament, &chunk, hopeless, now),
-            Phase::Fill(filling) => self.fill(&chunk, filling, now),
+            Phase::Fill(filling) => self.fill(&chunk, filling, hopeless, now),
             Phase::Cruise { tournament_at } => self.cruise(&chunk, tournament_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
             Phase::Resting(_) => self.resume(now),
@@ -326,6 +335,7 @@ impl Autopilot {
         match &self.phase {
             Phase::Tournament(tournament) => tournament.active(),
             Phase::Trial(trial) if !trial.is_over() => trial.arm,
+            Phase::Fill(filling) => filling.arm,
             _ => self.in_charge,
         }
     }
@@ -402,23 +412,35 @@ impl Autopilot {
         may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
     }
 
-    /// Lets the safe arm fill its cache, which answers this share of the passes; the best other arm costs `rival`.
-    /// Which arm takes over is decided at the end.
-    fn begin_filling(&mut self, share: f64, rival: f64, now: u64) {
-        (self.in_charge, self.active) = (SAFE, SAFE);
-        self.usual = Usual::default();
-        self.phase = Phase::Fill(Box::new(Filling::new(share, rival, now, self.ms)));
+    /// Lets an arm fill its cache, which answers this share of the passes; the best other arm costs `rival`. Whether it
+    /// takes over is decided at the end.
+    fn begin_filling(&mut self, arm: usize, share: f64, rival: f64, now: u64) {
+        self.active = arm;
+        if arm == SAFE {
+            self.in_charge = SAFE;
+            self.usual = Usual::default();
+        }
+        self.phase = Phase::Fill(Box::new(Filling::new(arm, share, rival, now, self.ms)));
     }
 
-    /// Lets the safe arm fill its cache as long as that helps. Then all arms are compared.
-    fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, now: u64) {
-        self.usual.learn(chunk);
-        self.arms[SAFE].measured = Some((self.usual.cost(), now));
-        if filling.push(chunk, now) {
+    /// Lets an arm fill its cache as long as that helps. After the safe arm all arms are compared; another one is tried again.
+    fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, hopeless: bool, now: u64) {
+        let (arm, is_in_charge) = (filling.arm, filling.arm == self.in_charge);
+        if is_in_charge {
+            self.usual.learn(chunk);
+        }
+        let cost = if is_in_charge { self.usual.cost() } else { chunk.cost() };
+        self.arms[arm].measured = Some((cost, now));
+        let is_too_dear = hopeless || !is_in_charge && !self.ledger.affords(-((FILLING_CREDIT_MS * self.ms) as f64));
+        if filling.push(chunk, now) && !is_too_dear {
             self.phase = Phase::Fill(filling);
-        } else {
-            self.fill_after = now + FILLS_APART_MS * self.ms;
+            return;
+        }
+        self.arms[arm].fill_after = now + FILLS_APART_MS * self.ms;
+        if is_in_charge {
             self.begin_tournament(now);
+        } else {
+            self.phase = Phase::Trial(Box::new(Trial::of_filled(arm, self.yardstick)));
         }
     }
 
@@ -438,7 +460,7 @@ impl Autopilot {
             Next::Over { best, cost, safe_cost } => {
                 let margin = self.usual.deviation().max(HYSTERESIS);
                 let share = tournament.warm_share();
-                let may_fill = now >= self.fill_after && Filling::is_worth_it(share, safe_cost, cost);
+                let may_fill = now >= self.arms[SAFE].fill_after && Filling::is_worth_it(share, safe_cost, cost);
                 let winner = if cost < safe_cost * (1.0 - margin) && !may_fill { best } else { SAFE };
                 for (n, arm) in self.arms.iter_mut().enumerate() {
                     // Trials are spread over time, and arms that seem bad come last.
@@ -449,7 +471,7 @@ impl Autopilot {
                 self.tournament_at = now;
                 self.take_charge(winner, Why::Tournament, now);
                 if may_fill {
-                    self.begin_filling(share, cost, now);
+                    self.begin_filling(SAFE, share, cost, now);
                 }
             }
         }
@@ -517,7 +539,7 @@ impl Autopilot {
     }
 
     fn changed_suddenly(&mut self, now: u64) {
-        self.fill_after = now;
+        self.arms.iter_mut().for_each(|arm| arm.fill_after = now);
         let since = now.saturating_sub(self.tournament_at);
         if since >= self.tournaments_apart {
             let quickly = since < QUICKLY_MS * self.ms;
@@ -538,9 +560,8 @@ impl Autopilot {
     }
 
     fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {
-        let broke = !self.ledger.affords(0.0);
         if self.active != self.in_charge {
-            trial.push(chunk, hopeless || broke);
+            trial.push(chunk, hopeless, !self.ledger.affords(0.0));
             self.phase = Phase::Trial(trial);
             self.active = self.compared();
             return;
@@ -562,8 +583,8 @@ impl Autopilot {
             Verdict::Cheaper { by, cost, excess, early } => {
                 (known.measured, known.excess) = (Some((cost, now)), excess);
                 let (share, rival) = (trial.cached_share(), self.usual.cost());
-                if contender == SAFE && now >= self.fill_after && Filling::is_worth_it(share, cost, rival) {
-                    return self.begin_filling(share, rival, now);
+                if now >= known.fill_after && Filling::is_worth_it(share, cost, rival) {
+                    return self.begin_filling(contender, share, rival, now);
                 }
                 if by < self.usual.deviation().max(HYSTERESIS) {
                     known.wins = 0;

@@ -19,6 +19,8 @@ pub(crate) struct Sample {
     pub upcalls: u64,
     /// Whether such a cache could hold more as soon as a control thread makes memory.
     pub awaits_memory: bool,
+    /// Lines of such caches that are in use, at the end.
+    pub cache_lines: usize,
 }
 
 impl Sample {
@@ -31,6 +33,7 @@ impl Sample {
         self.cached += other.cached;
         self.upcalls += other.upcalls;
         self.awaits_memory |= other.awaits_memory;
+        self.cache_lines = other.cache_lines;
     }
 
     /// Cycles a packet.

@@ -141,6 +141,7 @@ impl World {
             cached: (n * if arm.hit < arm.miss { share } else { 0.0 } + rounding) as u64,
             upcalls: (self.burst as f64 * self.new_flows) as u64,
             awaits_memory: false,
+            cache_lines: 0,
         };
         let core = CoreNow { own_time: self.now - self.taken, is_shared: self.is_shared() };
         self.autopilot.record(&sample, self.now, || core);
@@ -325,6 +326,22 @@ fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(216.0)]);
     world.run(SECOND);
     assert_eq!(world.in_charge(), 1);
+}
+
+#[test]
+fn another_arms_cache_gets_that_time_too() {
+    for (seed, noise) in [(1, 0.05), (2, 0.1), (3, 0.1), (4, 0.2), (5, 0.2)] {
+        // A trial fills a twentieth of the cache, which is cheaper than the others once two fifths are full.
+        let mut world = World::new(&[plain(200.0), cache(140.0, 240.0, 1e6), plain(300.0)]);
+        (world.random, world.noise) = (seed, noise);
+        world.run(10 * SECOND);
+        assert_eq!(world.in_charge(), 1, "noise {noise}");
+    }
+    // It is filled once a minute where that gains nothing.
+    let mut world = World::new(&[plain(200.0), cache(200.0, 240.0, 1e6), plain(300.0)]);
+    world.run(120 * SECOND);
+    let regret = world.excess / world.cycles;
+    assert!(regret < 0.01, "{regret}");
 }
 
 #[test]

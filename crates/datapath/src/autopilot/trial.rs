@@ -22,6 +22,8 @@ pub(super) struct Trial {
     /// The arm that is tried.
     pub arm: usize,
     before: f64,
+    /// The arm has filled its cache just before, and stays active until it is measured, whatever is saved for trials.
+    is_filled: bool,
     tried: Sample,
     /// Shares of cached passes, chunk by chunk while the cache warms.
     shares: ArrayVec<f64, { WARMING.1 }>,
@@ -54,6 +56,7 @@ impl Trial {
         Trial {
             arm,
             before,
+            is_filled: false,
             tried: Sample::default(),
             shares: ArrayVec::new(),
             costs: ArrayVec::new(),
@@ -66,8 +69,14 @@ impl Trial {
         }
     }
 
-    /// Takes a chunk of the tried arm; `end` if it is the last.
-    pub fn push(&mut self, chunk: &Sample, end: bool) {
+    /// The same of an arm that has just filled its cache.
+    pub fn of_filled(arm: usize, before: f64) -> Self {
+        Trial { is_filled: true, ..Trial::new(arm, before) }
+    }
+
+    /// Takes a chunk of the tried arm. It is the last if the arm is `hopeless`, or nothing is left for trials.
+    pub fn push(&mut self, chunk: &Sample, hopeless: bool, is_broke: bool) {
+        let end = hopeless || is_broke && !self.is_filled;
         self.tried.add(chunk);
         let has_paused = std::mem::take(&mut self.has_paused);
         if !end && (has_paused || self.costs.is_empty() && self.warms(chunk)) {
@@ -140,12 +149,12 @@ mod tests {
     fn a_chunk_after_a_pause_is_not_measured() {
         let chunk = |cycles| Sample { bursts: 8, packets: 256, cycles, passes: 256, ..Sample::default() };
         let mut trial = Trial::new(1, 100.0);
-        (1..WARMING.0).for_each(|_| trial.push(&chunk(25_600), false));
+        (1..WARMING.0).for_each(|_| trial.push(&chunk(25_600), false, false));
         for _ in 0..MEASURED {
             assert!(!trial.is_over());
             trial.go_on();
-            trial.push(&chunk(99_999), false);
-            trial.push(&chunk(25_600), false);
+            trial.push(&chunk(99_999), false, false);
+            trial.push(&chunk(25_600), false, false);
         }
         assert!(trial.is_over());
         assert_eq!(trial.costs[..], [100.0; MEASURED]);

@@ -145,6 +145,15 @@ impl Distributor {
         matches!(self.tables.get(self.active), Some(HintTable::Own(own)) if own.awaits_memory())
     }
 
+    /// Lines in use of the table that is asked, if it grows.
+    #[inline]
+    pub fn lines_in_use(&self) -> usize {
+        match self.tables.get(self.active) {
+            Some(HintTable::Own(own)) => own.lines_in_use(),
+            _ => 0,
+        }
+    }
+
     /// The kind of the table that is asked, if it is on.
     pub fn kind(&self) -> Option<DistributorTable> {
         self.tables.get(self.active).map(HintTable::kind)

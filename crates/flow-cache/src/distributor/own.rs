@@ -61,6 +61,12 @@ impl OwnTable {
         self.lines.memory()
     }
 
+    /// Lines in use: more each time it grows.
+    #[inline]
+    pub fn lines_in_use(&self) -> usize {
+        self.fill.mask() + 1
+    }
+
     /// Whether flows replace each other until more memory is resident.
     #[inline]
     pub fn awaits_memory(&self) -> bool {
