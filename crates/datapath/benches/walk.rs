@@ -177,7 +177,13 @@ fn main() {
     );
     println!("{:<18} {:>8} {:>8} {:>8} {:>8}  levels", "case", "fastest", "median", "p90", "limit");
     let mut over = Vec::new();
-    for case in CASES.iter().filter(|case| filter.is_none_or(|f| case.name.contains(f.as_str()))) {
+    let is_named = |name: &str| CASES.iter().any(|case| case.name == name);
+    let is_wanted = |case: &&Case| match filter {
+        Some(name) if is_named(name) => case.name == name,
+        Some(part) => case.name.contains(part.as_str()),
+        None => true,
+    };
+    for case in CASES.iter().filter(is_wanted) {
         let datapath = datapath(case);
         let steady = check(case, &datapath, turns);
         let cycles = time(&datapath, slices);

@@ -112,7 +112,7 @@ fn run_with(ports: Ports, rules: &str, settings: Settings) -> Result<Running> {
     Ok(Running { assembly, revalidator: Some(revalidator), ends })
 }
 
-/// The revalidator's thread, which does what else a switch's control threads do for packets.
+/// The revalidator's thread, which also does what a switch's other control threads do for packets.
 fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
     let store = datapath.store();
     let mut next = Instant::now();

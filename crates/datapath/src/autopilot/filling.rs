@@ -7,9 +7,10 @@
 
 use super::sample::Sample;
 
-/// Length of the first period, and the most of the last one; each is twice as long as the one before.
+/// Length of the first period, and the most of the last one, for the safe arm and for another; each is twice as long as the one
+/// before.
 const PERIOD_MS: u64 = 60;
-const LAST_PERIOD_MS: u64 = 16_000;
+const LAST_PERIOD_MS: [u64; 2] = [16_000, 1000];
 /// A period with fewer packets is extended, at most this many times: at a thousand cycles a packet, 60 ms fill less
 /// than a hundredth of a cache for ten million flows.
 const PERIOD_PACKETS: u64 = 1 << 19;
@@ -23,7 +24,7 @@ const LATE: u64 = 4;
 
 /// Shares of cached passes at which filling helps: flows come again, and not all are cached.
 const UNFILLED: std::ops::Range<f64> = 0.001..0.95;
-/// How much dearer than the best other arm it may be meanwhile.
+/// How much dearer than the best other arm the filling arm may be meanwhile.
 const AFFORDABLE: f64 = 0.4;
 
 /// A filling under way.
@@ -53,13 +54,13 @@ impl Filling {
     }
 
     /// Begins with a cache that answers this share of the passes. `ms` is the cycles of a millisecond.
-    pub fn new(arm: usize, share: f64, rival: f64, now: u64, ms: u64) -> Self {
+    pub fn new(arm: usize, is_safe: bool, share: f64, rival: f64, now: u64, ms: u64) -> Self {
         let period = (now, now + PERIOD_MS * ms);
         Filling {
             arm,
             rival,
             period,
-            longest: LAST_PERIOD_MS * ms,
+            longest: LAST_PERIOD_MS[usize::from(!is_safe)] * ms,
             packets: 0,
             share,
             lines: None,
@@ -84,9 +85,13 @@ impl Filling {
         let before = std::mem::replace(&mut self.share, late.cached_share());
         self.period = (now, now + 2 * length);
         self.lines = Some(chunk.cache_lines);
-        let has_room = late.awaits_memory || chunk.cache_lines > lines;
-        let has_gained = self.share > before + GAIN || has_room && self.share > USEFUL;
-        has_gained && Filling::is_worth_it(self.share, late.cost(), self.rival) && 2 * length <= self.longest
+        let has_grown = chunk.cache_lines > lines;
+        let has_gained = self.share > before + GAIN || (late.awaits_memory || has_grown) && self.share > USEFUL;
+        if has_grown {
+            // The share is in part that of the smaller cache, which the next period need not exceed.
+            self.share = 0.0;
+        }
+        has_gained && Filling::is_worth_it(late.cached_share(), late.cost(), self.rival) && 2 * length <= self.longest
     }
 }
 
@@ -109,7 +114,7 @@ mod tests {
         lines: impl Fn(u64) -> usize,
         cost: u64,
     ) -> u64 {
-        let mut filling = Filling::new(0, share(0), 200.0, 0, MS);
+        let mut filling = Filling::new(0, true, share(0), 200.0, 0, MS);
         let ends = |ms: &u64| {
             let cached = (share(*ms) * packets as f64) as u64;
             let awaits_memory = awaits_memory(*ms);
@@ -155,9 +160,9 @@ mod tests {
 
     #[test]
     fn it_goes_on_after_the_cache_has_grown() {
-        // It doubles twice and loses most flows each time.
+        // It doubles twice, and its share has to be more than none in the period after.
         let lines = |ms| 512 << [50, 150].iter().filter(|at| ms > **at).count();
-        assert_eq!(given_at(10_000, |_| 0.13, |_| false, lines, 210), 60 + 120 + 240);
+        assert_eq!(given_at(10_000, |_| 0.13, |_| false, lines, 210), 60 + 120 + 240 + 480);
         assert_eq!(given_at(10_000, |_| 0.13, |_| false, |_| 512, 210), 60);
     }
 

@@ -73,10 +73,12 @@ const RETRY_DOUBLINGS: u32 = 7;
 /// The shortest and the longest time between two tournaments; it doubles when one follows within `QUICKLY_MS`.
 const TOURNAMENTS_MS: (u64, u64) = (1000, 16_000);
 const QUICKLY_MS: u64 = 4000;
-/// Under steady traffic, the time between two fillings of an arm's cache.
+/// Under steady traffic, the time between two fillings of an arm's cache. It doubles with each that was in vain, up to 2^5 times;
+/// those of the safe arm come as often as before.
 const FILLS_APART_MS: u64 = 60_000;
-/// Milliseconds that filling the cache of an arm not in charge may cost beyond what is saved for trials. They are saved before
-/// anything else is tried.
+const FILLS_DOUBLINGS: u32 = 5;
+/// Milliseconds that filling the cache of an arm not in charge may cost beyond what is saved for trials. Until that is paid back,
+/// nothing else is tried.
 const FILLING_CREDIT_MS: u64 = 200;
 
 /// What is known of an arm.
@@ -94,6 +96,8 @@ pub(crate) struct Known {
     excess: f64,
     /// Before this time its cache is not filled further, TSC.
     fill_after: u64,
+    /// Fillings in a row that were in vain.
+    vain_fills: u32,
     /// Whether it differs from others only for recirculated packets.
     for_recirculation: bool,
 }
@@ -203,6 +207,7 @@ impl Autopilot {
             wins: 0,
             excess: 0.0,
             fill_after: now,
+            vain_fills: 0,
             for_recirculation: *for_recirculation,
         };
         let ms = (hz / 1000).max(1);
@@ -273,7 +278,7 @@ impl Autopilot {
         if is_interrupted || chunk.sets_up_flows() {
             // An interruption spoils a comparison, which begins again. It does not spoil the filling of a cache. If that began
             // again, too, a core that is interrupted every 30 ms would never see a comparison.
-            let fills_on = matches!(self.phase, Phase::Warm(_)) && !chunk.sets_up_flows();
+            let fills_on = matches!(self.phase, Phase::Warm(_) | Phase::Fill(_)) && !chunk.sets_up_flows();
             if !fills_on {
                 self.wait(now);
             }
@@ -292,7 +297,7 @@ impl Autopilot {
         }
         let enough = if matches!(self.phase, Phase::Fill(_)) { HOPELESS_FILLING } else { HOPELESS_IN_A_ROW };
         let hopeless = self.hopeless >= enough;
-        if self.hopeless != 0 && !hopeless {
+        if self.active != self.in_charge && self.hopeless != 0 && !hopeless {
             return;
         }
         self.hopeless = 0;
@@ -346,13 +351,17 @@ impl Autopilot {
         self.hopeless = 0;
         match &self.phase {
             Phase::Warm(_) | Phase::Tournament(..) => self.begin_tournament(now),
-            Phase::Trial(trial) => {
-                self.arms[trial.arm].next_trial = now + RETRY_MS * self.ms;
-                self.active = self.in_charge;
-                self.phase = Phase::Cruise { tournament_at: None };
-            }
+            Phase::Trial(trial) => self.give_up(trial.arm, now),
+            Phase::Fill(filling) if filling.arm != self.in_charge => self.give_up(filling.arm, now),
             Phase::Fill(_) | Phase::Cruise { .. } | Phase::Resting(_) => {}
         }
+    }
+
+    /// The arm in charge is active again; the other one is tried later.
+    fn give_up(&mut self, arm: usize, now: u64) {
+        self.arms[arm].next_trial = now + RETRY_MS * self.ms;
+        self.active = self.in_charge;
+        self.phase = Phase::Cruise { tournament_at: None };
     }
 
     /// Why nothing is to be measured now, if so.
@@ -412,18 +421,22 @@ impl Autopilot {
         may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
     }
 
-    /// Lets an arm fill its cache, which answers this share of the passes; the best other arm costs `rival`. Whether it
-    /// takes over is decided at the end.
+    /// Lets an arm fill its cache, which answers this share of the passes; the best other arm costs `rival`. The safe arm is in
+    /// charge meanwhile. Which arm takes over is decided at the end.
     fn begin_filling(&mut self, arm: usize, share: f64, rival: f64, now: u64) {
         self.active = arm;
+        let known = &mut self.arms[arm];
+        let doublings = if arm == SAFE { 0 } else { known.vain_fills.min(FILLS_DOUBLINGS) };
+        known.fill_after = now + (FILLS_APART_MS << doublings) * self.ms;
+        known.vain_fills += 1;
         if arm == SAFE {
             self.in_charge = SAFE;
             self.usual = Usual::default();
         }
-        self.phase = Phase::Fill(Box::new(Filling::new(arm, share, rival, now, self.ms)));
+        self.phase = Phase::Fill(Box::new(Filling::new(arm, arm == SAFE, share, rival, now, self.ms)));
     }
 
-    /// Lets an arm fill its cache as long as that helps. After the safe arm all arms are compared; another one is tried again.
+    /// Lets an arm fill its cache as long as that helps. Then all arms are compared if it is the safe one; another one is tried.
     fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, hopeless: bool, now: u64) {
         let (arm, is_in_charge) = (filling.arm, filling.arm == self.in_charge);
         if is_in_charge {
@@ -436,9 +449,10 @@ impl Autopilot {
             self.phase = Phase::Fill(filling);
             return;
         }
-        self.arms[arm].fill_after = now + FILLS_APART_MS * self.ms;
         if is_in_charge {
             self.begin_tournament(now);
+        } else if hopeless {
+            self.give_up(arm, now);
         } else {
             self.phase = Phase::Trial(Box::new(Trial::of_filled(arm, self.yardstick)));
         }
@@ -484,6 +498,7 @@ impl Autopilot {
             self.changed_at = now;
         }
         (self.before, self.in_charge, self.active, self.why) = (arm, arm, arm, why);
+        self.arms[arm].vain_fills = 0;
         self.usual = Usual::default();
         self.surprises = 0;
         self.phase = Phase::Cruise { tournament_at: None };
@@ -539,7 +554,7 @@ impl Autopilot {
     }
 
     fn changed_suddenly(&mut self, now: u64) {
-        self.arms.iter_mut().for_each(|arm| arm.fill_after = now);
+        self.arms.iter_mut().for_each(|arm| (arm.fill_after, arm.vain_fills) = (now, 0));
         let since = now.saturating_sub(self.tournament_at);
         if since >= self.tournaments_apart {
             let quickly = since < QUICKLY_MS * self.ms;
@@ -583,16 +598,19 @@ impl Autopilot {
             Verdict::Cheaper { by, cost, excess, early } => {
                 (known.measured, known.excess) = (Some((cost, now)), excess);
                 let (share, rival) = (trial.cached_share(), self.usual.cost());
-                if now >= known.fill_after && Filling::is_worth_it(share, cost, rival) {
+                let is_cheaper = by >= self.usual.deviation().max(HYSTERESIS);
+                let may_fill = now >= known.fill_after && (contender == SAFE || !is_cheaper);
+                if may_fill && Filling::is_worth_it(share, cost, rival) {
                     return self.begin_filling(contender, share, rival, now);
                 }
-                if by < self.usual.deviation().max(HYSTERESIS) {
+                if !is_cheaper {
                     known.wins = 0;
                     known.next_trial = now + (RETRY_MS << known.losses.min(RETRY_DOUBLINGS)) * ms;
                     known.losses += u32::from(!early);
                     return;
                 }
-                (known.wins, known.losses) = (known.wins + 1, 0);
+                // Its cache would not be as full in a second trial.
+                (known.wins, known.losses) = (if trial.is_filled { WINS } else { known.wins + 1 }, 0);
                 known.next_trial = now;
                 if by < CLEARLY && known.wins < WINS {
                     return;

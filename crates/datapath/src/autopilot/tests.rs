@@ -337,7 +337,15 @@ fn another_arms_cache_gets_that_time_too() {
         world.run(10 * SECOND);
         assert_eq!(world.in_charge(), 1, "noise {noise}");
     }
-    // It is filled once a minute where that gains nothing.
+    // It gives up, and the one in charge is active again, as soon as flows are set up.
+    let mut world = World::new(&[plain(200.0), cache(140.0, 240.0, 1e6), plain(300.0)]);
+    while !(matches!(world.autopilot.phase, Phase::Fill(_)) && world.autopilot.active() == 1) {
+        world.burst();
+    }
+    world.new_flows = 0.5;
+    world.run(SECOND / 100);
+    assert_eq!((world.autopilot.active(), world.in_charge()), (0, 0));
+    // It is filled ever more rarely where that gains nothing.
     let mut world = World::new(&[plain(200.0), cache(200.0, 240.0, 1e6), plain(300.0)]);
     world.run(120 * SECOND);
     let regret = world.excess / world.cycles;

@@ -22,8 +22,8 @@ pub(super) struct Trial {
     /// The arm that is tried.
     pub arm: usize,
     before: f64,
-    /// The arm has filled its cache just before, and stays active until it is measured, whatever is saved for trials.
-    is_filled: bool,
+    /// The arm has filled its cache just before, and stays active until it is measured, even if nothing is left for trials.
+    pub is_filled: bool,
     tried: Sample,
     /// Shares of cached passes, chunk by chunk while the cache warms.
     shares: ArrayVec<f64, { WARMING.1 }>,

@@ -22,7 +22,9 @@ fn queue(out: &mut String, report: &AutopilotReport) {
     match report.doing {
         Doing::Cruising => {}
         Doing::Warming => out.push_str("    now: its cache fills, before all arms are compared\n"),
-        Doing::Filling => out.push_str("    now: its cache fills, which may make it the cheapest\n"),
+        Doing::Filling => {
+            let _ = writeln!(out, "    now: the cache of {active} fills, which may make it the cheapest");
+        }
         Doing::Comparing => {
             let _ = writeln!(out, "    now: all arms are compared; {active} flies");
         }
@@ -51,7 +53,7 @@ fn queue(out: &mut String, report: &AutopilotReport) {
         let cost = arm.cost.map_or("-".into(), |cost| format!("{cost:.1}"));
         let measured = match arm.measured_ago {
             None => "never".into(),
-            Some(_) if n == report.in_charge => "now".into(),
+            Some(_) if n == report.in_charge && n == report.active => "now".into(),
             Some(ago) => format!("{} ago", time(ago)),
         };
         let next = match arm.next_trial {
