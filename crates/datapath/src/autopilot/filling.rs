@@ -7,10 +7,11 @@
 
 use super::sample::Sample;
 
-/// Length of the first period, and the most of the last one, for the safe arm and for another; each is twice as long as the one
-/// before.
+/// Length of the first period, and the most of the last one; each is twice as long as the one before.
 const PERIOD_MS: u64 = 60;
-const LAST_PERIOD_MS: [u64; 2] = [16_000, 1000];
+const LAST_PERIOD_MS: u64 = 16_000;
+/// The most of the last period of an arm that is not in charge: nothing watches the traffic meanwhile.
+const LAST_PERIOD_OF_OTHERS_MS: u64 = 1000;
 /// A period with fewer packets is extended, at most this many times: at a thousand cycles a packet, 60 ms fill less
 /// than a hundredth of a cache for ten million flows.
 const PERIOD_PACKETS: u64 = 1 << 19;
@@ -54,18 +55,10 @@ impl Filling {
     }
 
     /// Begins with a cache that answers this share of the passes. `ms` is the cycles of a millisecond.
-    pub fn new(arm: usize, is_safe: bool, share: f64, rival: f64, now: u64, ms: u64) -> Self {
+    pub fn new(arm: usize, is_in_charge: bool, share: f64, rival: f64, now: u64, ms: u64) -> Self {
         let period = (now, now + PERIOD_MS * ms);
-        Filling {
-            arm,
-            rival,
-            period,
-            longest: LAST_PERIOD_MS[usize::from(!is_safe)] * ms,
-            packets: 0,
-            share,
-            lines: None,
-            late: Sample::default(),
-        }
+        let longest = if is_in_charge { LAST_PERIOD_MS } else { LAST_PERIOD_OF_OTHERS_MS } * ms;
+        Filling { arm, rival, period, longest, packets: 0, share, lines: None, late: Sample::default() }
     }
 
     /// Takes a chunk that ended `now`. Returns whether to continue.
