@@ -109,7 +109,7 @@ mod tests {
             port: PortNo(1),
             queue: 0,
             arms: vec![
-                arm(smc, Some(71.26), 0, None),
+                arm(smc, Some(71.26), 16, None),
                 arm(emc, Some(103.0), 1500, Some(Duration::from_millis(250))),
                 arm(Arm::BARE, None, 0, Some(Duration::ZERO)),
             ],
@@ -128,13 +128,15 @@ pmd thread numa_id 0 core_id 3:
     SMC for 12.0 s: 7.1 % cheaper than the one before, side by side
     now: another arm is compared with it; EMC 1/100 flies
       arm                         cycles/pkt  measured     next trial
-    * SMC                               71.3  now          -
+    * SMC                               71.3  16 ms ago    -
       EMC 1/100                        103.0  1.5 s ago    in 250 ms
       subtables alone                      -  never        when it can be afforded
     2 changes, 1 comparisons of all; trying other arms has cost 0.12 % of all cycles
 ";
         let shown = |report| show(Thread::Pmd { numa: 0, core: 3 }, &[report], |report| format!("p{}", report.port.0));
         assert_eq!(shown(report.clone()), expected);
+        let alone = AutopilotReport { active: 0, doing: Doing::Cruising, ..report.clone() };
+        assert!(shown(alone).contains("    * SMC                               71.3  now          -\n"));
         let low = AutopilotReport { doing: Doing::LowLoad, ..report.clone() };
         assert!(shown(low).ends_with(
             "side by side\n    now: load is low: no packet waits, so nothing is tried and nothing measured\n"
