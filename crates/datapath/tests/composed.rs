@@ -185,7 +185,7 @@ impl Switch {
             Step::Toggle(rule) => self.toggle(*rule),
             Step::Wait(ms) => {
                 self.now_ms += ms;
-                self.datapath.expire_connections(self.now_ms);
+                self.datapath.service(self.now_ms);
                 self.ofproto.tick(self.now_ms);
                 self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, 10_000);
                 self.datapath.run_once(self.now_ms);

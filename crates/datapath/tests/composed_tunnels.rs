@@ -273,7 +273,7 @@ impl Switch {
             Step::Device(last) => self.set_device(Mac([2, 0, 0, 0, 9, *last])),
             Step::Wait(ms) => {
                 self.now_ms += ms;
-                self.datapath.expire_connections(self.now_ms);
+                self.datapath.service(self.now_ms);
                 self.ofproto.tick(self.now_ms);
                 self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, 10_000);
                 self.datapath.run_once(self.now_ms);

@@ -133,7 +133,7 @@ impl Rig {
         for turn in 0..packets.div_ceil(TURNS as u64 * BATCH) {
             // Subtables are ranked by the clock.
             self.assembly.datapath().run_iterations(TURNS, turn * MS_A_SLICE);
-            self.assembly.datapath().service_caches();
+            self.assembly.datapath().service(turn * MS_A_SLICE);
         }
         let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
@@ -179,7 +179,7 @@ impl Rig {
         let began = Instant::now();
         while began.elapsed() < span {
             self.assembly.datapath().run_iterations(TURNS, 0);
-            self.assembly.datapath().service_caches();
+            self.assembly.datapath().service(0);
         }
     }
 

@@ -123,8 +123,7 @@ fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
             // Without memory ahead a megaflow takes a little longer.
             let _ = store.make_room();
         }
-        datapath.expire_connections(sluice_clock::now_ms());
-        datapath.service_caches();
+        datapath.service(sluice_clock::now_ms());
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -194,4 +193,31 @@ pub fn open(text: &str, plan: &Plan, pools: &mut Pools) -> Result<Box<dyn sluice
         ..sluice_port::PortConfig::default()
     };
     Ok(sluice_port::open(&config, pools)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_datapath::Level;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn its_caches_get_the_memory_that_they_ask_for() -> Result<()> {
+        let port = |kind: &str, options: &[(&str, &str)]| {
+            let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let config = sluice_port::PortConfig { kind: kind.to_owned(), options, ..Default::default() };
+            sluice_port::open(&config, &mut Pools::default())
+        };
+        let ports: Ports = vec![port("generator", &[("flows", "8M")])?, port("null", &[])?];
+        let settings = Settings { emc: Level::Off, smc: Level::On, distributor: Level::Off, ..Settings::default() };
+        let switch = run_with(ports, "actions=output:2\n", settings)?;
+        let resident = || switch.assembly.datapath().cache_pages().iter().map(|cache| cache.resident).sum::<usize>();
+        let (at_first, began) = (resident(), Instant::now());
+        while resident() <= at_first {
+            assert!(began.elapsed() < PATIENCE, "the SMC has {at_first} bytes as at first");
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
 }

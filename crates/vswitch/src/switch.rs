@@ -239,8 +239,7 @@ impl Switch {
     /// What has to be done several times a second while there is traffic: side effects of packets, timeouts of rules and
     /// connections. Whether there was something to do.
     pub fn tick(&self) -> bool {
-        self.datapath.service_caches();
-        let all_expired = self.datapath.expire_connections(self.now_ms());
+        let all_expired = self.datapath.service(self.now_ms());
         let epoch = self.ofproto.epoch();
         let ticked = self.ofproto.tick(self.now_ms());
         self.openflow.publish_removed();

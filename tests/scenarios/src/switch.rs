@@ -291,7 +291,7 @@ impl Switch {
     }
 
     fn revalidate(&self) {
-        self.datapath.expire_connections(self.now_ms());
+        self.datapath.service(self.now_ms());
         self.ofproto.tick(self.now_ms());
         self.ofproto.revalidate(&*self.datapath.store(), self.now_ms(), MAX_IDLE_MS);
     }

@@ -53,7 +53,7 @@ pub struct Round {
     pub exhausted: bool,
 }
 
-/// Connections that one call of [`Datapath::expire_connections`] examines: some milliseconds of work.
+/// Connections that one call of [`Datapath::service`] examines: some milliseconds of work.
 const EXPIRE_AT_ONCE: usize = 1 << 16;
 
 impl Datapath {
@@ -143,9 +143,11 @@ impl Datapath {
         &*self.factory.fragments
     }
 
-    /// Removes connections that have ended; only a part of them if there are very many. To be called some times a
-    /// second.
-    pub fn expire_connections(&self, now_ms: u64) -> bool {
+    /// What control threads have to do for the packets some times a second: makes memory for caches that have asked for
+    /// more, which evict flows until then, and removes connections that have ended. Of very many connections only a part
+    /// is removed; whether it was all.
+    pub fn service(&self, now_ms: u64) -> bool {
+        self.grow_caches();
         self.factory.conntrack.expire(now_ms, EXPIRE_AT_ONCE).is_complete
     }
 

@@ -189,7 +189,7 @@ impl Run<'_> {
                 last.replaced_by(Cost::of(&datapath.totals()))
             });
             if window_began.elapsed() >= WINDOW {
-                datapath.service_caches();
+                datapath.service(self.began.elapsed().as_millis() as u64);
                 all.add(window.clone());
                 windows.push(std::mem::replace(&mut window, Slices::of_median()));
                 window_began = Instant::now();

@@ -231,6 +231,7 @@ impl Firewall {
                 break;
             }
             self.assembly.datapath().run_iterations(TURNS, 0);
+            self.assembly.datapath().service(0);
         }
         ensure!(
             u64::from(conntrack.connections()) == streams * self.recirculations,
@@ -241,6 +242,7 @@ impl Firewall {
         let before = self.assembly.datapath().totals();
         for _ in 0..turns(warm) {
             self.assembly.datapath().run_iterations(TURNS, 0);
+            self.assembly.datapath().service(0);
         }
         let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow::anyhow!("packets are not conserved: {unbalanced:?}"))?;

@@ -188,7 +188,7 @@ impl Bench {
 
     /// Ages connections and rules, and revalidates megaflows if rules have changed or it is time.
     fn keep_house(&mut self, now_ms: u64) {
-        self.assembly.datapath().expire_connections(now_ms);
+        self.assembly.datapath().service(now_ms);
         // First: what megaflows have carried counts for the idle timeouts of rules.
         if now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
             self.revalidate(now_ms);

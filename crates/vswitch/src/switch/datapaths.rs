@@ -324,8 +324,7 @@ impl Datapaths {
     pub fn service(&self, now_ms: u64) {
         for made in self.made.lock().values() {
             made.datapath.service_ports();
-            made.datapath.service_caches();
-            made.datapath.expire_connections(now_ms);
+            made.datapath.service(now_ms);
             made.datapath.store().settle(&mut |_, _| {});
         }
     }

@@ -113,7 +113,7 @@ impl Bench {
     /// Ages connections and fragments, expires rules, and revalidates megaflows: twice, for what the first changed.
     fn keep_house(&self) {
         self.datapath.run_once(self.now_ms);
-        self.datapath.expire_connections(self.now_ms);
+        self.datapath.service(self.now_ms);
         for _ in 0..2 {
             self.ofproto.tick(self.now_ms);
             self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, MAX_IDLE_MS);

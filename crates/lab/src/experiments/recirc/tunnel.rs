@@ -96,6 +96,7 @@ impl Tunnel {
     fn check(&self, packets: u64) -> Result<()> {
         for _ in 0..packets.div_ceil(TURNS as u64 * 32) {
             self.assembly.datapath().run_iterations(TURNS, 0);
+            self.assembly.datapath().service(0);
         }
         let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
