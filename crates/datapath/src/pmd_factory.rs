@@ -84,7 +84,7 @@ impl PmdFactory {
             worker: number,
         };
         let misses = Misses::new(self.config.governor, control.miss_budget, self.config.max_idle_ms);
-        let upcalls = Upcalls::new((control.upcalls)(number), misses);
+        let upcalls = Upcalls::new(number, (control.upcalls)(number), misses);
         let walk = Walk { levels, composer, upcalls, executor };
         let side = self.table.attach(number).map_err(memory)?;
         let config = Config { vlan_limit: control.vlan_limit, ..self.config.clone() };

@@ -22,6 +22,8 @@ use sluice_simd::tsc;
 
 /// A PMD's way to the OpenFlow tables, and what that may cost.
 pub(crate) struct Upcalls {
+    /// The PMD's number.
+    pmd: usize,
     pub tables: Box<dyn Upcall>,
     pub misses: Misses,
     /// The megaflows were locked for longer than a PMD waits: no further one of the batch is installed.
@@ -33,8 +35,8 @@ pub(crate) struct Upcalls {
 }
 
 impl Upcalls {
-    pub fn new(tables: Box<dyn Upcall>, misses: Misses) -> Self {
-        Upcalls { tables, misses, store_is_busy: false, is_asking: false, packets_wait: false }
+    pub fn new(pmd: usize, tables: Box<dyn Upcall>, misses: Misses) -> Self {
+        Upcalls { pmd, tables, misses, store_is_busy: false, is_asking: false, packets_wait: false }
     }
 
     /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
@@ -191,7 +193,7 @@ impl Upcalls {
         let is_current = |version| self.tables.is_current(version);
         let renew =
             |old: &XcacheHandle, carried, is_kept| self.tables.renew(old, &translation.xcache, carried, is_kept);
-        let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
+        let installed = context.table.install(self.pmd, key, translation, context.now_ms, is_current, renew);
         let FlowId(id) = match installed {
             Installed::New(id) | Installed::Existing(id) | Installed::Modified(id) => id,
             Installed::OverQuota => {

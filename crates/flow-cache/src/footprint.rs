@@ -63,7 +63,7 @@ mod tests {
             cacheable: true,
             xcache: XcacheHandle(Arc::new(())),
         };
-        table.install(&key, &translation, 0, |_| true, |_, _, _| ())
+        table.install(0, &key, &translation, 0, |_| true, |_, _, _| ())
     }
 
     fn installed(table: &MegaflowTable, port: u8, outputs: u32) -> Vec<FlowId> {
@@ -115,7 +115,7 @@ mod tests {
             cacheable: true,
             xcache: XcacheHandle(Arc::new(())),
         };
-        table.install(&key, &translation, 0, |_| true, |_, _, _| ())
+        table.install(0, &key, &translation, 0, |_| true, |_, _, _| ())
     }
 
     /// Megaflows of ever other prefix lengths: each is charged, and beyond a port's quota of masks they share those of

@@ -106,7 +106,7 @@ mod tests {
         let table = MegaflowTable::new(8, &HashKey::from_seed(1)).unwrap();
         let sides = [0, 1].map(|pmd| table.attach(pmd).unwrap());
         let said = [1, 2, 3].map(translation);
-        let installed = table.install(&PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ());
+        let installed = table.install(0, &PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ());
         let Installed::New(first) = installed else { panic!("{installed:?}") };
         count(&sides[0], first, 3);
         assert_eq!(modify(&table, first, &said[1], &said[1]), None, "it has another translation");
@@ -135,7 +135,7 @@ mod tests {
         let table = MegaflowTable::new(8, &secret).unwrap();
         let mut sides = [0, 1].map(|pmd| table.attach(pmd).unwrap());
         let said = [1, 2].map(translation);
-        let Installed::New(first) = table.install(&PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ()) else {
+        let Installed::New(first) = table.install(0, &PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ()) else {
             panic!("the table is empty")
         };
         let mut subtables = [0, 1].map(|_| Subtables::new(&secret));
@@ -161,14 +161,14 @@ mod tests {
         let table = MegaflowTable::new(8, &HashKey::from_seed(1)).unwrap();
         let side = table.attach(0).unwrap();
         let said = [1, 2].map(translation);
-        let Installed::New(first) = table.install(&PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ()) else {
+        let Installed::New(first) = table.install(0, &PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ()) else {
             panic!("the table is empty")
         };
         count(&side, first, 3);
         assert_eq!(table.suspend(None, &mut |_, _, _| true), 1);
         let mut renewed = None;
         let renew = |_: &XcacheHandle, carried: FlowStats, is_kept| renewed = Some((carried.packets, is_kept));
-        let installed = table.install(&PacketKey::ZERO, &said[1], 7, |_| true, renew);
+        let installed = table.install(0, &PacketKey::ZERO, &said[1], 7, |_| true, renew);
         assert!(matches!(installed, Installed::Modified(id) if id != first), "{installed:?}");
         assert_eq!((renewed, only(&table).2), (Some((3, false)), vec![3]));
     }

@@ -152,7 +152,7 @@ proptest! {
                     let guard = side.reader.pin();
                     let flows = table.read(&guard);
                     for (mask, key) in new {
-                        let installed = table.install(&key, &translation(mask.get(&masks)), 0, |_| true, |_, _, _| ());
+                        let installed = table.install(0, &key, &translation(mask.get(&masks)), 0, |_| true, |_, _, _| ());
                         if let Installed::New(id) = installed {
                             live.push(id);
                         }
@@ -202,7 +202,7 @@ fn thousands_of_masks() {
             key.lines[0].0[span.range()].copy_from_slice(&bit.to_be_bytes()[8 - span.size..]);
             mask.lines[0].0[span.range()].copy_from_slice(&(!(bit - 1)).to_be_bytes()[8 - span.size..]);
         }
-        let Installed::New(FlowId(id)) = table.install(&key, &translation(&mask), 0, |_| true, |_, _, _| ()) else {
+        let Installed::New(FlowId(id)) = table.install(0, &key, &translation(&mask), 0, |_| true, |_, _, _| ()) else {
             panic!("{n}")
         };
         let guard = side.reader.pin();

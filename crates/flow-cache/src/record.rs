@@ -40,6 +40,8 @@ pub(crate) struct NewFlow<'a> {
     pub mask: &'a Arc<Mask>,
     /// The key of one of its packets.
     pub key: &'a PacketKey,
+    /// The PMD that installs it.
+    pub pmd: usize,
     pub translation: &'a Translation,
     pub created_ms: u64,
     /// The earlier records of the megaflow, if it was modified.

@@ -305,7 +305,7 @@ impl World {
         }
         for i in left {
             let translation = translation(batch[i].mask(), said[i]);
-            match self.table.install(&keys[i], &translation, 0, |_| true, |_, _, _| ()) {
+            match self.table.install(0, &keys[i], &translation, 0, |_| true, |_, _, _| ()) {
                 Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) | Installed::Modified(FlowId(id)) => {
                     let flow = flows.get(id).unwrap();
                     assert!(flow.contains(&keys[i]));

@@ -328,7 +328,7 @@ mod tests {
         let guard = side.reader.pin();
         let flows = table.read(&guard);
         for subtable in 0..10 {
-            let installed = table.install(&key(subtable), &translation(subtable), 0, |_| true, |_, _, _| ());
+            let installed = table.install(0, &key(subtable), &translation(subtable), 0, |_| true, |_, _, _| ());
             let Installed::New(FlowId(id)) = installed else { panic!("{installed:?}") };
             assert!(subtables.insert(&key(subtable), flows.get(id).unwrap()));
         }

@@ -215,7 +215,7 @@ impl MegaflowTable {
         self.arena.read(guard)
     }
 
-    /// Installs the megaflow of `key` under a translation's mask. `is_current` is called with the table locked, and
+    /// Installs the megaflow of `key` under a translation's mask, for PMD number `pmd`. `is_current` is called with the table locked, and
     /// says whether the tables are still those of the translation.
     ///
     /// A port at its quota of masks gets a mask with more bits, see `quota.rs`.
@@ -224,6 +224,7 @@ impl MegaflowTable {
     /// receives its xlate cache, its statistics under the earlier translation, and whether that was kept.
     pub fn install(
         &self,
+        pmd: usize,
         key: &PacketKey,
         translation: &Translation,
         now_ms: u64,
@@ -266,7 +267,7 @@ impl MegaflowTable {
             }
         }
         let (bytes, share) = index.charges(&mask, translation);
-        let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None, bytes, share };
+        let flow = NewFlow { mask: &mask, key, pmd, translation, created_ms: now_ms, lineage: None, bytes, share };
         self.add(index, port, tag, &flow)
     }
 
@@ -280,7 +281,9 @@ impl MegaflowTable {
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
         let (bytes, share) = index.charges(&mask, translation);
-        let flow = NewFlow { mask: &mask, key: &key, translation, created_ms, lineage: Some(&lineage), bytes, share };
+        let pmd = self.arena.owner(id.0);
+        let flow =
+            NewFlow { mask: &mask, key: &key, pmd, translation, created_ms, lineage: Some(&lineage), bytes, share };
         let Some(successor) = self.insert_record(index, &flow) else {
             return Some((self.take_out(index, id)?, None));
         };
@@ -305,9 +308,9 @@ impl MegaflowTable {
         index.installed += 1;
         let serial = index.installed;
         let make = |id| Megaflow::new(FlowId(id), serial, flow);
-        let inserted = self.arena.insert(make).or_else(|_| {
+        let inserted = self.arena.insert(flow.pmd, make).or_else(|_| {
             self.reclaim_some(index);
-            self.arena.insert(make)
+            self.arena.insert(flow.pmd, make)
         });
         match inserted {
             Ok(id) => {

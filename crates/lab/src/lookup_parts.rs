@@ -122,7 +122,7 @@ impl LookupParts {
     fn install(&mut self, rig: &Rig) -> Result<()> {
         for flow in rig.megaflows() {
             let key = flow.matched.key;
-            let installed = self.table.install(&key, &flow.translation, 0, |_| true, |_, _, _| ());
+            let installed = self.table.install(0, &key, &flow.translation, 0, |_| true, |_, _, _| ());
             let Installed::New(FlowId(id)) = installed else { bail!("a megaflow was not installed: {installed:?}") };
             let guard = self.side.reader.pin();
             let flow = self.table.read(&guard).get(id).ok_or_else(|| anyhow!("a megaflow has gone"))?;

@@ -6,9 +6,10 @@
 //!
 //! A slot is free, live, suspended or dead. [`Slots::get`] ignores a suspended record, which becomes live again or
 //! dies; only [`Slots::get_any`] returns it. A dead slot waits for the epochs (see `epoch.rs`). Then its record is
-//! handed to the thread that reclaims, and its id is the first to be used again, which keeps ids dense and the cache
-//! warm.
+//! handed to the thread that reclaims, and its id can be used again. Each owner, such as a PMD, has ids of runs of its own
+//! (see `id_runs.rs`).
 
+use crate::id_runs::IdRuns;
 use crate::primitive::atomic::{AtomicU32, Ordering};
 use crate::primitive::{Arc, Mutex, lock};
 use crate::{BlockDeque, Epochs, Guard};
@@ -41,12 +42,10 @@ struct ArenaSlot<T> {
 }
 
 /// What writers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
-    /// Slots below this have been used.
-    used: u32,
-    /// Used slots that are free; the last is used first.
-    free: BlockDeque<u32>,
+    /// Which slots are free.
+    ids: IdRuns,
     /// Dead slots with their retirement numbers, oldest first.
     dead: BlockDeque<(u32, u64)>,
 }
@@ -81,7 +80,8 @@ impl<T> Copy for Slots<'_, T> {}
 impl<T: Send + Sync> Arena<T> {
     /// An empty arena of `capacity` slots, read under guards of `epochs`.
     pub fn new(epochs: &Arc<Epochs>, capacity: u32) -> io::Result<Self> {
-        Ok(Arena { epochs: epochs.clone(), slots: free_slots(capacity as usize)?, writer: Mutex::default() })
+        let writer = Writer { ids: IdRuns::new(capacity), dead: BlockDeque::default() };
+        Ok(Arena { epochs: epochs.clone(), slots: free_slots(capacity as usize)?, writer: Mutex::new(writer) })
     }
 
     /// How many records it can hold.
@@ -89,25 +89,22 @@ impl<T: Send + Sync> Arena<T> {
         self.slots.len()
     }
 
-    /// Inserts the record that `make` returns for its id. Returns the id.
-    pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
+    /// Inserts the record that `make` returns for its id. Returns the id, of a run of this owner's if there is one.
+    pub fn insert(&self, owner: usize, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
         let mut writer = lock(&self.writer);
-        let fresh = writer.used as usize;
-        let id = match writer.free.back() {
-            Some(id) => *id,
-            None if fresh < self.slots.len() => fresh as u32,
-            None => return Err(ArenaFull { capacity: self.slots.len() }),
-        };
+        let id = writer.ids.take(owner).ok_or(ArenaFull { capacity: self.slots.len() })?;
         let slot = &self.slots[id as usize];
         let record = make(id);
         // SAFETY: the slot is FREE and nobody else has its id: readers read LIVE slots only, the slot has not been LIVE
         // since it was last reclaimed, and the lock keeps other writers out.
         unsafe { (*slot.value.get()).write(record) };
         slot.state.store(LIVE, Ordering::Release);
-        if writer.free.pop_back().is_none() {
-            writer.used += 1;
-        }
         Ok(id)
+    }
+
+    /// Whose run the id of a record is of.
+    pub fn owner(&self, id: u32) -> usize {
+        lock(&self.writer).ids.owner(id)
     }
 
     /// Makes a record unreachable for guards taken from now on. Returns whether it was live or suspended.
@@ -144,7 +141,7 @@ impl<T: Send + Sync> Arena<T> {
             let value = unsafe { (*slot.value.get()).assume_init_read() };
             slot.state.store(FREE, Ordering::Relaxed);
             each(id, value);
-            writer.free.push_back(id);
+            writer.ids.give(id);
             n += 1;
         }
         n
@@ -161,9 +158,9 @@ impl<T: Send + Sync> Arena<T> {
         lock(&self.writer).dead.len()
     }
 
-    /// Slots ever used. Every live id is below.
+    /// Every id that was ever used is below.
     pub fn used(&self) -> u32 {
-        lock(&self.writer).used
+        lock(&self.writer).ids.used()
     }
 
     /// The arena under a guard, whose epochs must be the arena's own.
@@ -230,7 +227,7 @@ impl<'g, T> Slots<'g, T> {
 
 impl<T> Drop for Arena<T> {
     fn drop(&mut self) {
-        let used = lock(&self.writer).used as usize;
+        let used = lock(&self.writer).ids.used() as usize;
         for slot in &self.slots[..used] {
             if slot.state.load(Ordering::Relaxed) != FREE {
                 // SAFETY: a slot that is not FREE holds a record, and `&mut self` excludes readers.
@@ -299,7 +296,7 @@ mod tests {
         loom::model(|| {
             let epochs = Epochs::new();
             let arena = Arc::new(Arena::new(&epochs, 2).unwrap());
-            let id = arena.insert(|_| Record::new(7)).unwrap();
+            let id = arena.insert(0, |_| Record::new(7)).unwrap();
             let mut reader = Epochs::register(&epochs);
             let looking = arena.clone();
             let thread = thread::spawn(move || {
@@ -324,7 +321,7 @@ mod tests {
         loom::model(|| {
             let epochs = Epochs::new();
             let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
-            let id = arena.insert(|_| Record::new(1)).unwrap();
+            let id = arena.insert(0, |_| Record::new(1)).unwrap();
             let mut reader = Epochs::register(&epochs);
             let looking = arena.clone();
             let thread = thread::spawn(move || {
@@ -339,7 +336,7 @@ mod tests {
             });
             arena.retire(id);
             arena.reclaim(usize::MAX, |_, record| drop(record));
-            if let Ok(again) = arena.insert(|_| Record::new(2)) {
+            if let Ok(again) = arena.insert(0, |_| Record::new(2)) {
                 assert_eq!(again, id);
             }
             thread.join().unwrap();
@@ -351,7 +348,7 @@ mod tests {
         loom::model(|| {
             let epochs = Epochs::new();
             let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
-            let id = arena.insert(|_| Record::new(7)).unwrap();
+            let id = arena.insert(0, |_| Record::new(7)).unwrap();
             let mut reader = Epochs::register(&epochs);
             let other = arena.clone();
             let thread = thread::spawn(move || {
@@ -378,7 +375,7 @@ mod tests {
         loom::model(|| {
             let epochs = Epochs::new();
             let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
-            let id = arena.insert(|_| Record::new(1)).unwrap();
+            let id = arena.insert(0, |_| Record::new(1)).unwrap();
             let (looking, theirs) = (arena.clone(), epochs.clone());
             let thread = thread::spawn(move || {
                 let mut reader = Epochs::register(&theirs);

@@ -28,6 +28,7 @@
 mod arena;
 mod block_deque;
 mod epoch;
+mod id_runs;
 #[allow(unsafe_code)]
 mod lazy;
 mod message_queue;

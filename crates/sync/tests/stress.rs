@@ -43,7 +43,7 @@ fn readers_see_whole_records_while_ids_are_reused() {
         }
         let (mut live, mut inserted) = (std::collections::VecDeque::new(), 0);
         for round in 1..60_000u64 {
-            if let Ok(id) = arena.insert(|_| Record { words: [round; 12], dropped: dropped.clone() }) {
+            if let Ok(id) = arena.insert(0, |_| Record { words: [round; 12], dropped: dropped.clone() }) {
                 live.push_back(id);
                 inserted += 1;
             }
@@ -64,7 +64,7 @@ fn a_sleeping_reader_does_not_block_reclaim_and_a_looking_one_does() {
     let epochs = Epochs::new();
     let arena = Arena::new(&epochs, 8).unwrap();
     let (mut looking, _asleep) = (Epochs::register(&epochs), Epochs::register(&epochs));
-    let id = arena.insert(|_| 5u32).unwrap();
+    let id = arena.insert(0, |_| 5u32).unwrap();
     let guard = looking.pin();
     let seen = arena.read(&guard).get(id).unwrap();
     assert!(arena.retire(id));
@@ -73,15 +73,15 @@ fn a_sleeping_reader_does_not_block_reclaim_and_a_looking_one_does() {
     assert_eq!(arena.read(&guard).get(id), None, "a dead record is not found again");
     drop(guard);
     assert_eq!(arena.reclaim(usize::MAX, |_, _| ()), 1);
-    assert_eq!(arena.insert(|_| 6).unwrap(), id, "the id is the first to be reused");
+    assert_eq!(arena.insert(0, |_| 6).unwrap(), id, "the id is the first to be reused");
 }
 
 #[test]
 fn capacity_is_a_limit_not_a_panic() {
     let epochs = Epochs::new();
     let arena = Arena::new(&epochs, 1).unwrap();
-    assert_eq!(arena.insert(|_| 'a').unwrap(), 0);
-    assert_eq!(arena.insert(|_| 'b').unwrap_err().capacity, 1);
+    assert_eq!(arena.insert(0, |_| 'a').unwrap(), 0);
+    assert_eq!(arena.insert(0, |_| 'b').unwrap_err().capacity, 1);
     let mut reader = Epochs::register(&epochs);
     let guard = reader.pin();
     assert_eq!(arena.read(&guard).get(u32::MAX), None);

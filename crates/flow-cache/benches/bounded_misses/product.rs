@@ -64,7 +64,8 @@ impl Search for Product {
             cacheable: true,
             xcache: XcacheHandle(Arc::new(())),
         };
-        let Installed::New(FlowId(record)) = self.table.install(&key, &translation, 0, |_| true, |_, _, _| ()) else {
+        let Installed::New(FlowId(record)) = self.table.install(0, &key, &translation, 0, |_| true, |_, _, _| ())
+        else {
             panic!("megaflow {id} is new and there is room")
         };
         let guard = self.side.reader.pin();

@@ -77,7 +77,7 @@ fn round(flows: usize, masks: usize) -> [Longest; STEPS.len()] {
         make_room(at);
         let key = key(at);
         let installed =
-            longest[0].time(at, || table.install(&key, &translations[at % masks], 0, |_| true, |_, _, _| ()));
+            longest[0].time(at, || table.install(0, &key, &translations[at % masks], 0, |_| true, |_, _, _| ()));
         let Installed::New(FlowId(id)) = installed else { panic!("megaflow {at} is new and there is room") };
         let guard = side.reader.pin();
         let flow = table.read(&guard).get(id).expect("it was installed");

@@ -58,7 +58,7 @@ impl World {
             cacheable: true,
             xcache: XcacheHandle(Arc::new(())),
         };
-        let installed = self.table.install(&key(subtable, 0), &translation, 0, |_| true, |_, _, _| ());
+        let installed = self.table.install(0, &key(subtable, 0), &translation, 0, |_| true, |_, _, _| ());
         let Installed::New(FlowId(id)) = installed else { panic!("{installed:?}") };
         let guard = self.side.reader.pin();
         self.subtables.insert(&key(subtable, 0), self.table.read(&guard).get(id).unwrap());

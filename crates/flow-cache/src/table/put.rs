@@ -52,7 +52,7 @@ impl MegaflowTable {
             return Err(PutError::Exists);
         }
         let (bytes, share) = index.charges(&mask, translation);
-        let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None, bytes, share };
+        let flow = NewFlow { mask: &mask, key, pmd: 0, translation, created_ms: now_ms, lineage: None, bytes, share };
         match self.add(index, port, tag, &flow) {
             Installed::New(id) => Ok(id),
             _ => Err(PutError::Full),

@@ -172,7 +172,7 @@ proptest! {
         for (number, change) in (0..).zip(table_changes) {
             for key in &keys {
                 if let Some(translation) = answer(&ofproto, key).filter(|translation| translation.cacheable) {
-                    table.install(key, &translation, 0, |_| true, |_, _, _| ());
+                    table.install(0, key, &translation, 0, |_| true, |_, _, _| ());
                 }
             }
             change.make(&ofproto, &flows, number);
@@ -209,7 +209,7 @@ fn suspended(change: impl FnOnce(&Ofproto)) -> Vec<usize> {
     };
     let keys = [(1, 1), (2, 1), (1, 3), (1, 4)].map(|(to, port)| key_of(&frame(to), port).unwrap());
     for key in &keys {
-        table.install(key, &answer(&ofproto, key).unwrap(), 0, |_| true, |_, _, _| ());
+        table.install(0, key, &answer(&ofproto, key).unwrap(), 0, |_| true, |_, _, _| ());
     }
     change(&ofproto);
     let mut suspended = Vec::new();

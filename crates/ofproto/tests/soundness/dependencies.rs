@@ -60,7 +60,7 @@ fn table() -> MegaflowTable {
 fn install(ofproto: &Ofproto, table: &MegaflowTable, keys: &[PacketKey]) {
     for key in keys {
         if let Some(translation) = answer(ofproto, key).filter(|translation| translation.cacheable) {
-            table.install(key, &translation, 0, |_| true, |_, _, _| ());
+            table.install(0, key, &translation, 0, |_| true, |_, _, _| ());
         }
     }
 }

@@ -253,7 +253,7 @@ fn a_neighbour_concerns_the_megaflows_that_are_sent_to_it() {
     let frame = [&[2; 12][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &[3; 30]].concat();
     for port in [9, 2] {
         let (key, translation) = translate(&ofproto, &frame, port);
-        table.install(&key, &translation, 0, |_| true, |_, _, _| ());
+        table.install(0, &key, &translation, 0, |_| true, |_, _, _| ());
     }
     let suspended = || {
         let mut count = 0;
