@@ -140,6 +140,7 @@ impl Datapath {
         told.collect()
     }
 
+    /// Makes memory for caches that have asked for more.
     pub(crate) fn grow_caches(&self) {
         for worker in &self.control().workers {
             worker.shared.cache_memory().named().for_each(|(_, memory)| memory.grow());

@@ -157,6 +157,46 @@ fn each_of_many_pmds_counts_what_its_own_queue_gave() {
     assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
 }
 
+/// Megaflows that two PMDs install by turns.
+#[test]
+fn the_megaflows_of_a_pmd_have_ids_of_its_own_runs() {
+    const RUN: u32 = 64;
+    let pool = pool(1024);
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2));
+    let datapath = Datapath::new(Config { cores: vec![0, cores - 1], ..Config::default() }).unwrap();
+    let tables = FakeTables::new(by_source_port);
+    datapath.set_upcalls(move |_| Box::new(tables.clone()));
+    let ports: Vec<_> = [2, 1].map(|n_rxq| TestPort::new(n_rxq, 32, &pool)).into();
+    let feeds = ports[0].feeds.clone();
+    for (number, port) in (1..).zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    datapath.start().unwrap();
+    for flow in 0..300u16 {
+        let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, flow.into());
+        feeds[usize::from(flow) % 2].lock().unwrap().push_back(packet);
+        while datapath.totals()[Counter::MegaflowsInstalled] <= u64::from(flow) {
+            std::thread::yield_now();
+        }
+    }
+    // A second packet of each, since the first is not counted for its megaflow.
+    for flow in 0..300u16 {
+        let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, flow.into());
+        feeds[usize::from(flow) % 2].lock().unwrap().push_back(packet);
+    }
+    while datapath.totals()[Counter::Received] < 600 {
+        std::thread::yield_now();
+    }
+    datapath.stop();
+    let (pmds, mut owners) = (datapath.pmds(), std::collections::BTreeMap::new());
+    for flow in datapath.flows() {
+        let carried = |pmd: usize| flow.on_pmd(pmd).is_some_and(|stats| stats.packets != 0);
+        let by: Vec<usize> = pmds.iter().map(|report| report.pmd).filter(|pmd| carried(*pmd)).collect();
+        assert_eq!(by, [*owners.entry(flow.flow.id.0 / RUN).or_insert(by[0])]);
+    }
+    assert!(owners.len() >= 6 && owners.values().any(|pmd| pmd != &owners[&0]), "{owners:?}");
+}
+
 #[test]
 fn threads_stop_and_start_again_where_they_were() {
     let pool = pool(256);

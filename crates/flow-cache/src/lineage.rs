@@ -128,6 +128,21 @@ mod tests {
         assert_eq!(table.remove(third).unwrap().packets, 0);
     }
 
+    #[test]
+    fn the_record_of_a_modified_megaflow_lies_beside_the_earlier_one() {
+        let table = MegaflowTable::new(1 << 10, &HashKey::from_seed(1)).unwrap();
+        let said = [1, 2].map(translation);
+        let install = |pmd| match table.install(pmd, &PacketKey::ZERO, &said[0], 5, |_| true, |_, _, _| ()) {
+            Installed::New(id) => id,
+            other => panic!("{other:?}"),
+        };
+        let of_first = install(0);
+        table.remove(of_first).unwrap();
+        let of_second = install(1);
+        modify(&table, of_second, &said[0], &said[1]).unwrap();
+        assert_eq!((of_first.0, of_second.0, only(&table).0.0), (0, 64, 65));
+    }
+
     /// Even if the earlier record is reclaimed before the PMD reads the notice.
     #[test]
     fn subtables_find_a_modified_megaflow_under_its_new_record() {

@@ -40,7 +40,7 @@ pub(crate) struct NewFlow<'a> {
     pub mask: &'a Arc<Mask>,
     /// The key of one of its packets.
     pub key: &'a PacketKey,
-    /// The PMD that installs it.
+    /// The PMD from whose runs it gets its id, if possible.
     pub pmd: usize,
     pub translation: &'a Translation,
     pub created_ms: u64,

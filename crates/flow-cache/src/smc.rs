@@ -48,7 +48,9 @@ pub struct Smc {
     /// Buckets that are resident when it is turned on.
     ready: usize,
     fill: Fill,
-    /// The highest id inserted since it was turned on. Ids are dense, so there are hardly more megaflows than this.
+    /// The lowest and the highest id inserted since it was turned on: there are no more megaflows than ids between them. Of
+    /// PMDs that install by turns each has a part of these ids.
+    lowest: u32,
     highest: u32,
 }
 
@@ -112,6 +114,7 @@ impl Smc {
             entries: entries.clamp(1, CACHE_ENTRIES_MAX),
             ready: READY,
             fill: Fill::new(0),
+            lowest: u32::MAX,
             highest: 0,
         }
     }
@@ -122,7 +125,7 @@ impl Smc {
             let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
             self.buckets = HugeArray::new(buckets, self.ready);
             self.fill = Fill::new(buckets.min(self.ready));
-            self.highest = 0;
+            (self.lowest, self.highest) = (u32::MAX, 0);
         }
     }
 
@@ -155,7 +158,7 @@ impl Smc {
         if let Some(lines) = self.fill.grow() {
             self.use_more(lines);
         }
-        self.highest = self.highest.max(id.0);
+        (self.lowest, self.highest) = (self.lowest.min(id.0), self.highest.max(id.0));
         let at = self.at(hash);
         let Some(bucket) = self.buckets.get_mut(at) else { return };
         let signature = signature_of(hash);
@@ -353,7 +356,7 @@ impl Smc {
     /// Whether records are prefetched too.
     #[inline(always)]
     fn fetches_records(&self) -> bool {
-        self.exceeds_l2() && self.highest as usize * RECORD >= cache_size::l2_share() / 2
+        self.exceeds_l2() && self.highest.saturating_sub(self.lowest) as usize * RECORD >= cache_size::l2_share() / 2
     }
 }
 

@@ -215,8 +215,8 @@ impl MegaflowTable {
         self.arena.read(guard)
     }
 
-    /// Installs the megaflow of `key` under a translation's mask, for PMD number `pmd`. `is_current` is called with the table locked, and
-    /// says whether the tables are still those of the translation.
+    /// Installs the megaflow of `key` under a translation's mask, for PMD number `pmd`. `is_current` is called with the
+    /// table locked, and says whether the tables are still those of the translation.
     ///
     /// A port at its quota of masks gets a mask with more bits, see `quota.rs`.
     ///
@@ -281,6 +281,7 @@ impl MegaflowTable {
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
         let (bytes, share) = index.charges(&mask, translation);
+        // Beside the earlier record, whichever thread modifies it.
         let pmd = self.arena.owner(id.0);
         let flow =
             NewFlow { mask: &mask, key: &key, pmd, translation, created_ms, lineage: Some(&lineage), bytes, share };

@@ -6,8 +6,8 @@
 //!
 //! A slot is free, live, suspended or dead. [`Slots::get`] ignores a suspended record, which becomes live again or
 //! dies; only [`Slots::get_any`] returns it. A dead slot waits for the epochs (see `epoch.rs`). Then its record is
-//! handed to the thread that reclaims, and its id can be used again. Each owner, such as a PMD, has ids of runs of its own
-//! (see `id_runs.rs`).
+//! handed to the thread that reclaims, and its id can be used again. Each owner, such as a PMD, has runs of ids (see
+//! `id_runs.rs`).
 
 use crate::id_runs::IdRuns;
 use crate::primitive::atomic::{AtomicU32, Ordering};
@@ -89,20 +89,22 @@ impl<T: Send + Sync> Arena<T> {
         self.slots.len()
     }
 
-    /// Inserts the record that `make` returns for its id. Returns the id, of a run of this owner's if there is one.
+    /// Inserts the record that `make` returns for its id. Returns the id, if possible of a run of owner number `owner`.
     pub fn insert(&self, owner: usize, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
         let mut writer = lock(&self.writer);
-        let id = writer.ids.take(owner).ok_or(ArenaFull { capacity: self.slots.len() })?;
+        let id = writer.ids.free_id(owner).ok_or(ArenaFull { capacity: self.slots.len() })?;
         let slot = &self.slots[id as usize];
+        debug_assert_eq!(slot.state.load(Ordering::Relaxed), FREE);
         let record = make(id);
         // SAFETY: the slot is FREE and nobody else has its id: readers read LIVE slots only, the slot has not been LIVE
         // since it was last reclaimed, and the lock keeps other writers out.
         unsafe { (*slot.value.get()).write(record) };
         slot.state.store(LIVE, Ordering::Release);
+        writer.ids.take(id);
         Ok(id)
     }
 
-    /// Whose run the id of a record is of.
+    /// The owner of the run that contains the id of a record.
     pub fn owner(&self, id: u32) -> usize {
         lock(&self.writer).ids.owner(id)
     }

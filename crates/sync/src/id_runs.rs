@@ -1,4 +1,4 @@
-//! Which ids of an array are free, and who gets which.
+//! Which ids of an array are free, and which owner gets which.
 
 /// Ids of a run: a bit each in a word.
 const RUN: u32 = u64::BITS;
@@ -6,20 +6,26 @@ const RUN: u32 = u64::BITS;
 const UNUSED: u32 = 0;
 /// The end of a list.
 const END: u32 = u32::MAX;
+/// No run is begun while this part of all ids handed out so far, and a run for each owner, is free.
+const FREE_PART: u32 = 4;
 
 /// The ids below a fixed capacity, handed out to owners in runs of 64.
 ///
 /// What an owner keeps by id, such as counters of four words, lies beside what it keeps of its other ids: with ids
 /// handed out in one row, two owners that insert by turns would each use half of every cache line.
 ///
-/// An owner gets a free id of its own runs; else an unused run, which may have been another's; else the next run that
-/// nobody has had; else another's id. The run in which an id was freed last comes first, which keeps the cache warm.
+/// An owner gets a free id of its own runs; else one of an unused run, which becomes its own; else one of the next run,
+/// or of another owner's if many ids are free there. So the ids handed out so far are at most a third more than were
+/// ever used at once, and two runs for each owner. A full run in which an id is freed becomes the first of its list, which
+/// keeps the cache warm.
 ///
 /// Shape:  24 bytes a run; runs with free ids are linked, in a list for each owner and one of unused runs.
 #[derive(Debug)]
 pub(crate) struct IdRuns {
     capacity: u32,
-    /// Runs that somebody has had.
+    /// Free ids of the runs.
+    free: u32,
+    /// Runs that were handed out.
     runs: Vec<Run>,
     /// The first run of each list: the unused ones, then those of each owner.
     first: Vec<u32>,
@@ -29,7 +35,7 @@ pub(crate) struct IdRuns {
 struct Run {
     /// A bit for each free id.
     free: u64,
-    /// The list that it is in, or that it comes to with the first id that is freed.
+    /// Its list, also while it is full and in none.
     list: u32,
     before: u32,
     after: u32,
@@ -38,21 +44,22 @@ struct Run {
 impl IdRuns {
     pub fn new(capacity: u32) -> Self {
         // Reserved, so that it never moves: the lock that protects it is one that a PMD takes.
-        IdRuns { capacity, runs: Vec::with_capacity(capacity.div_ceil(RUN) as usize), first: vec![END] }
+        IdRuns { capacity, free: 0, runs: Vec::with_capacity(capacity.div_ceil(RUN) as usize), first: vec![END] }
     }
 
-    /// The ids that anybody has had are below.
+    /// All ids handed out so far are below this.
     pub fn used(&self) -> u32 {
         (self.runs.len() as u32).saturating_mul(RUN).min(self.capacity)
     }
 
-    /// A free id for an owner, numbered from 0; `None` if there is none.
-    pub fn take(&mut self, owner: usize) -> Option<u32> {
+    /// An id that owner number `owner` may [`take`](IdRuns::take); `None` if all are used.
+    pub fn free_id(&mut self, owner: usize) -> Option<u32> {
         let list = owner + 1;
         if self.first.len() <= list {
             self.first.resize(list + 1, END);
         }
         let run = match (self.first[list], self.first[UNUSED as usize]) {
+            (END, END) if self.has_many_free() => self.run_of_another()?,
             (END, END) => self.next_run(list as u32).or_else(|| self.run_of_another())?,
             (END, unused) => {
                 self.unlink(unused);
@@ -62,16 +69,22 @@ impl IdRuns {
             }
             (own, _) => own,
         };
+        Some(run * RUN + self.runs[run as usize].free.trailing_zeros())
+    }
+
+    /// Makes a free id a used one.
+    pub fn take(&mut self, id: u32) {
+        let run = id / RUN;
         let free = &mut self.runs[run as usize].free;
-        let id = run * RUN + free.trailing_zeros();
-        *free &= *free - 1;
+        debug_assert!(*free >> (id % RUN) & 1 != 0);
+        *free &= !(1 << (id % RUN));
         if *free == 0 {
             self.unlink(run);
         }
-        Some(id)
+        self.free -= 1;
     }
 
-    /// Whose run a used id is of.
+    /// The owner of the run that contains a used id.
     pub fn owner(&self, id: u32) -> usize {
         self.runs[(id / RUN) as usize].list.saturating_sub(1) as usize
     }
@@ -81,7 +94,9 @@ impl IdRuns {
         let run = id / RUN;
         let was = self.runs[run as usize].free;
         let free = was | 1 << (id % RUN);
+        debug_assert_ne!(was, free);
         self.runs[run as usize].free = free;
+        self.free += 1;
         if free == self.all_of(run) {
             if was != 0 {
                 self.unlink(run);
@@ -98,11 +113,17 @@ impl IdRuns {
         u64::MAX >> (RUN - (self.capacity - run * RUN).min(RUN))
     }
 
+    fn has_many_free(&self) -> bool {
+        let owners = self.first.len() as u32 - 1;
+        self.free > self.used() / FREE_PART + owners * RUN
+    }
+
     fn next_run(&mut self, list: u32) -> Option<u32> {
         let run = self.runs.len() as u32;
         if self.used() == self.capacity {
             return None;
         }
+        self.free += self.all_of(run).count_ones();
         self.runs.push(Run { free: self.all_of(run), list, before: END, after: END });
         self.link(run);
         Some(run)
@@ -142,6 +163,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     impl IdRuns {
+        fn get(&mut self, owner: usize) -> Option<u32> {
+            let id = self.free_id(owner)?;
+            self.take(id);
+            Some(id)
+        }
+
         /// The runs of each list, first to last.
         fn lists(&self) -> Vec<Vec<u32>> {
             let list = |first: &u32| {
@@ -168,29 +195,37 @@ mod tests {
                 assert_eq!(is_unused, has.list == UNUSED);
                 assert_eq!(at, if free == 0 { vec![] } else { vec![has.list as usize] });
             }
+            assert_eq!(self.free, self.runs.iter().map(|run| run.free.count_ones()).sum::<u32>());
             assert_eq!(lists.iter().flatten().count(), self.runs.iter().filter(|run| run.free != 0).count());
         }
     }
 
     proptest! {
         #[test]
-        fn ids_are_used_once_and_an_owner_has_runs_of_its_own_while_there_are_any(
-            capacity in prop_oneof![1..5u32, 60..70u32, 100..400u32],
+        fn ids_are_used_once_and_by_the_owner_of_their_run_unless_many_are_free(
+            capacity in prop_oneof![1..5u32, 60..70u32, 100..400u32, 4000..5000u32],
             steps in prop::collection::vec((0..3usize, 0..5u8, any::<prop::sample::Index>()), 1..900),
         ) {
             let mut ids = IdRuns::new(capacity);
             let mut used: BTreeMap<u32, usize> = BTreeMap::new();
+            let mut most_used = 0;
             for (owner, kind, which) in steps {
                 if kind < 3 {
-                    let others = used.iter().filter(|(_, by)| **by != owner).map(|(id, _)| id / RUN);
-                    let others: std::collections::BTreeSet<u32> = others.collect();
-                    let Some(id) = ids.take(owner) else {
+                    let before = ids.lists();
+                    let many_are_free = ids.has_many_free();
+                    let Some(id) = ids.get(owner) else {
                         prop_assert_eq!(used.len(), capacity as usize);
                         continue;
                     };
                     prop_assert!(id < ids.used() && ids.used() <= capacity);
-                    if others.contains(&(id / RUN)) && ids.owner(id) != owner {
-                        prop_assert_eq!(ids.used(), capacity, "another's id, although there are runs left");
+                    let list = |list: usize| before.get(list).map_or(&[][..], |runs| &runs[..]);
+                    let (own, unused, run) = (list(owner + 1), list(UNUSED as usize), id / RUN);
+                    if !own.is_empty() {
+                        prop_assert_eq!(run, own[0]);
+                    } else if !unused.is_empty() {
+                        prop_assert_eq!(run, unused[0]);
+                    } else if ids.owner(id) != owner {
+                        prop_assert!(many_are_free || ids.used() == capacity);
                     }
                     prop_assert!(used.insert(id, owner).is_none());
                 } else if !used.is_empty() {
@@ -199,6 +234,8 @@ mod tests {
                     ids.give(id);
                 }
                 ids.check(&used);
+                most_used = most_used.max(used.len() as u32);
+                prop_assert!(ids.used() <= most_used * FREE_PART / (FREE_PART - 1) + 2 * 3 * RUN);
             }
         }
     }
@@ -206,18 +243,33 @@ mod tests {
     #[test]
     fn owners_that_take_by_turns_share_no_run() {
         let mut ids = IdRuns::new(1 << 12);
-        let taken: Vec<(usize, u32)> = (0..2000).map(|n| (n % 2, ids.take(n % 2).unwrap())).collect();
+        let taken: Vec<(usize, u32)> = (0..2000).map(|n| (n % 2, ids.get(n % 2).unwrap())).collect();
         assert!(taken.iter().all(|(owner, id)| ids.owner(*id) == *owner && (id / RUN) as usize % 2 == *owner));
         assert_eq!(ids.used(), 2048);
     }
 
     #[test]
-    fn an_unused_run_goes_to_whoever_needs_one_before_a_new_run() {
+    fn an_unused_run_is_reused_before_a_new_one() {
         let mut ids = IdRuns::new(1 << 12);
-        let of_first: Vec<u32> = (0..128).map(|_| ids.take(0).unwrap()).collect();
+        let of_first: Vec<u32> = (0..128).map(|_| ids.get(0).unwrap()).collect();
         of_first.iter().for_each(|id| ids.give(*id));
-        let of_second: Vec<u32> = (0..128).map(|_| ids.take(1).unwrap()).collect();
+        let of_second: Vec<u32> = (0..128).map(|_| ids.get(1).unwrap()).collect();
         assert_eq!((ids.used(), ids.owner(of_second[0]), ids.owner(of_second[127])), (128, 1, 1));
-        assert_eq!(ids.take(0), Some(128));
+        assert_eq!(ids.get(0), Some(128));
+    }
+
+    /// One id that stays used keeps a run from becoming another owner's.
+    #[test]
+    fn what_owners_leave_behind_is_used_by_the_next() {
+        let (live, owners) = (64_000, 16);
+        let mut ids = IdRuns::new(1 << 22);
+        let mut used: Vec<u32> = (0..live).map(|_| ids.get(0).unwrap()).collect();
+        for owner in 1..owners {
+            let (stay, go): (Vec<u32>, Vec<u32>) = used.iter().partition(|id| **id % RUN == 7);
+            go.iter().for_each(|id| ids.give(*id));
+            used = (stay.len()..live).map(|_| ids.get(owner).unwrap()).chain(stay).collect();
+        }
+        let bound = live as u32 * FREE_PART / (FREE_PART - 1) + 2 * owners as u32 * RUN;
+        assert!(ids.used() <= bound, "{} ids for {live} that are used", ids.used());
     }
 }

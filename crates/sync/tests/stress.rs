@@ -77,6 +77,14 @@ fn a_sleeping_reader_does_not_block_reclaim_and_a_looking_one_does() {
 }
 
 #[test]
+fn an_id_whose_record_was_not_made_is_used_by_the_next() {
+    let arena: Arena<u8> = Arena::new(&Epochs::new(), 1).unwrap();
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| arena.insert(0, |_| panic!("no record"))));
+    assert!(made.is_err());
+    assert_eq!(arena.insert(1, |_| 7), Ok(0));
+}
+
+#[test]
 fn capacity_is_a_limit_not_a_panic() {
     let epochs = Epochs::new();
     let arena = Arena::new(&epochs, 1).unwrap();

@@ -143,9 +143,8 @@ impl Datapath {
         &*self.factory.fragments
     }
 
-    /// What control threads have to do for the packets some times a second: makes memory for caches that have asked for
-    /// more, which evict flows until then, and removes connections that have ended. Of very many connections only a part
-    /// is removed; whether it was all.
+    /// Makes memory for caches that have asked for more, which evict flows until then, and removes a bounded number of
+    /// ended connections. Returns whether all were removed. Control threads call it several times a second.
     pub fn service(&self, now_ms: u64) -> bool {
         self.grow_caches();
         self.factory.conntrack.expire(now_ms, EXPIRE_AT_ONCE).is_complete
