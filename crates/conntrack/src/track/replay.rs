@@ -143,7 +143,9 @@ fn headers_of_any(isa: Isa, bytes: &[u8]) -> Option<HeadersAt> {
     if let Some((l4, proto)) = conn_key::plain_l4_range_v6(isa, bytes) {
         return Some(HeadersAt { l3: ETHERNET_SIZE, l4: l4.start, end: l4.end, proto });
     }
-    let conn_key = conn_key::read(bytes, 0, Checksums::Unknown(isa)).filter(|conn_key| !conn_key.related)?;
+    // Behind a routing header the checksum is over the final destination; after a translation the next `ct` finds it wrong,
+    // which a replay does not look at again.
+    let conn_key = conn_key::read(bytes, 0, Checksums::Unknown(isa)).filter(ConnKey::is_plain)?;
     let ConnKey { l3, l4, end, tuple, .. } = conn_key;
     Some(HeadersAt { l3, l4, end, proto: tuple.proto })
 }
@@ -206,8 +208,8 @@ impl Conntrack {
         Some((connection, reply))
     }
 
-    /// Where the headers are of a packet, if it may be replayed: valid TCP or UDP that neither opens nor closes a
-    /// connection. Checksums are computed by this instruction set.
+    /// Where the headers are of a packet, if it may be replayed: valid TCP or UDP without IPv6 extension headers that neither
+    /// opens nor closes a connection. Checksums are computed by this instruction set.
     #[inline(always)]
     pub fn headers_at(isa: Isa, packet: &Packet) -> Option<HeadersAt> {
         let bytes = packet.bytes();
