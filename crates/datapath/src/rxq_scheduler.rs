@@ -14,8 +14,8 @@
 //! more of the others' from the shared caches. So the dearer of two queues is charged by the square of how much dearer its packets
 //! are, up to twice its cycles, and a queue that offers half its solo maximum is served in full although its own packets are
 //! dearer then. In proportion, and up to half as much again, was too little: a queue whose packets are a quarter dearer can make
-//! the other's a fifth dearer. Where its packets are less than half as dear again and make the other's that much dearer, the other
-//! still loses up to a tenth. Only full bursts show what a queue's packets cost: in a small burst each packet is dear because
+//! the other's a fifth dearer. If a queue's packets cost less than 1.5 times the other's and still make these a fifth dearer, the
+//! other loses up to a tenth of its packets. Only full bursts show what a queue's packets cost: in a small burst each packet is dear because
 //! it is alone.
 
 use sluice_packet::BATCH_MAX;
@@ -421,9 +421,9 @@ mod tests {
             prop_assert!(victim.lost == 0 && (has_long_bursts || victim.late * 200 <= victim.bursts), "{victim:?}");
         }
 
-        /// Nothing is lost, either, if the other's packets cost half as much again or more and make these dearer by up to a
-        /// fifth. If they cost less, the surcharge is too small for so much: up to a tenth of what comes is lost (of a cost of
-        /// 2000, dearer by 62, cold by 22, and 130 for the other 0.7 %).
+        /// Nothing is lost, either, if the other's packets cost 1.5 times as much or more and make these dearer by up to a fifth.
+        /// If the other's cost less, the surcharge is too small. The queue then loses up to a tenth of its bursts: 0.7 % with a
+        /// `cost` of 2000, `dearer` 62, `cold` 22 and `other` 130.
         #[test]
         fn a_dear_queue_may_make_packets_a_fifth_dearer(
             cost in 2000u64..5000, dearer in 20u64..80, cold in 0u64..60,

@@ -1,8 +1,8 @@
 //! The bytes that a megaflow takes beside its xlate cache, counted at least as high as they are.
 //!
 //! An action list that megaflows share is charged to each of them, and the notice of its deletion is charged before it is
-//! posted. So the account never says less than the memory in use, but for records that are free: of those there may be a
-//! third as many as were ever used at once, and 128 for each PMD.
+//! posted. So the account never says less than the memory in use. It leaves out free records: these are at most a third of
+//! those ever used at once, and 128 for each PMD.
 
 use crate::counters::COUNTERS_BYTES;
 use crate::{FlowDeleted, Megaflow};
