@@ -8,11 +8,13 @@ use follow::follow;
 use harness::*;
 use sluice_action::{Action, PortNo, UpcallResult};
 use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcInsert, PortPolling};
-use sluice_fate::Counter;
+use sluice_fate::{Counter, Tally};
 use sluice_flow::{PacketKey, layout};
+use sluice_packet::{Buffers, PacketBatch};
+use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 /// Tables whose megaflows are as wide as the source port.
@@ -286,12 +288,58 @@ fn a_lost_pmd_shortens_no_wait_for_the_other() {
     datapath.stop();
 }
 
+/// A port whose next poll, once that is `wanted`, meets the test twice: when it begins and when it may end.
+struct HaltingPort {
+    port: TestPort,
+    halt: Arc<Halt>,
+}
+
+struct Halt {
+    wanted: AtomicBool,
+    begins: Barrier,
+    may_end: Barrier,
+}
+
+impl Port for HaltingPort {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        Box::new(HaltingRx { rx: self.port.rx_queue(queue), halt: self.halt.clone() })
+    }
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        self.port.tx_queue(pmd)
+    }
+    fn stats(&self) -> PortStats {
+        self.port.stats()
+    }
+}
+
+struct HaltingRx {
+    rx: Box<dyn RxQueue>,
+    halt: Arc<Halt>,
+}
+
+impl RxQueue for HaltingRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        if self.halt.wanted.swap(false, Relaxed) {
+            self.halt.begins.wait();
+            self.halt.may_end.wait();
+        }
+        self.rx.poll(batch, buffers, tally);
+    }
+    fn exhausted(&self) -> bool {
+        self.rx.exhausted()
+    }
+}
+
 #[test]
 fn a_pmd_that_stands_still_says_where() {
     let pool = pool(256);
     let datapath = Datapath::new(Config { cores: vec![0], max_megaflows: 16, ..Config::default() }).unwrap();
-    let port = TestPort::new(1, 32, &pool);
-    let feeds = port.feeds.clone();
+    let halt =
+        Arc::new(Halt { wanted: AtomicBool::new(false), begins: Barrier::new(2), may_end: Barrier::new(2) });
+    let port = HaltingPort { port: TestPort::new(1, 32, &pool), halt: halt.clone() };
     let polling = PortPolling { name: "p3", affinity: &BTreeMap::new() };
     datapath.add_port_polled(PortNo(3), Box::new(port), &polling).unwrap();
     assert!(datapath.progress().is_empty(), "no thread runs");
@@ -301,20 +349,13 @@ fn a_pmd_that_stands_still_says_where() {
     while beat() == first {
         std::thread::yield_now();
     }
-    // Between two polls the PMD takes the lock as well, to see whether packets can still come.
-    let held = loop {
-        let held = feeds[0].lock().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        if datapath.progress()[0].to_string() == "PMD 0 in stage rx, port p3" {
-            break held;
-        }
-        drop(held);
-        std::thread::yield_now();
-    };
+    halt.wanted.store(true, Relaxed);
+    halt.begins.wait();
+    assert_eq!(datapath.progress()[0].to_string(), "PMD 0 in stage rx, port p3");
     let still = beat();
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(beat(), still);
-    drop(held);
+    halt.may_end.wait();
     while beat() == still {
         std::thread::yield_now();
     }
