@@ -337,8 +337,7 @@ impl RxQueue for HaltingRx {
 fn a_pmd_that_stands_still_says_where() {
     let pool = pool(256);
     let datapath = Datapath::new(Config { cores: vec![0], max_megaflows: 16, ..Config::default() }).unwrap();
-    let halt =
-        Arc::new(Halt { wanted: AtomicBool::new(false), begins: Barrier::new(2), may_end: Barrier::new(2) });
+    let halt = Arc::new(Halt { wanted: AtomicBool::new(false), begins: Barrier::new(2), may_end: Barrier::new(2) });
     let port = HaltingPort { port: TestPort::new(1, 32, &pool), halt: halt.clone() };
     let polling = PortPolling { name: "p3", affinity: &BTreeMap::new() };
     datapath.add_port_polled(PortNo(3), Box::new(port), &polling).unwrap();

@@ -352,8 +352,7 @@ fn beside_the_seed(points: &[Point]) -> Table {
     };
     let row = |point: &Point| {
         let theirs = patch(point)?;
-        let rate = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
-        let ours_gain = rate("threshold").zip(rate("always")).map(|(after, before)| after / before);
+        let ours_gain = point.ratio("threshold", "always", MPPS).map(|ratio| ratio.median);
         let percent =
             |gain: Option<f64>| gain.map_or("n/a".to_owned(), |gain| format!("{:+.1} %", 100.0 * (gain - 1.0)));
         let mut cells = vec![text::count(point.at(FLOWS))];
@@ -379,7 +378,7 @@ fn beside_the_seed(points: &[Point]) -> Table {
         "gain of the threshold",
     ];
     Table {
-        title: "Beside the patch (Open vSwitch, 2017, two PMDs and real ports; Mpps at each side)".to_owned(),
+        title: "Beside the patch (Open vSwitch, 2017, two PMDs and real ports; Mpps at each side; here a gain is the median of the repetitions' ratios)".to_owned(),
         columns: heads.map(str::to_owned).to_vec(),
         rows: points.iter().filter_map(row).collect(),
     }
@@ -410,8 +409,8 @@ fn verdicts(points: &[Point], at: &[&str]) -> Table {
         let forced = POLICIES.iter().map(|policy| policy.name).chain([crate::setting::SEARCH.name]);
         let best = forced.filter_map(|arm| Some((arm, rate(arm)?))).max_by(|a, b| a.1.total_cmp(&b.1));
         let of = |arm: &str| {
-            let ratio = best.and_then(|(_, best)| Some(rate(arm)? / best));
-            ratio.map_or("n/a".to_owned(), |ratio| format!("{ratio:.2}"))
+            let ratio = best.and_then(|(best, _)| point.ratio(arm, best, MPPS));
+            ratio.map_or("n/a".to_owned(), |ratio| format!("{:.2}", ratio.median))
         };
         let spread = point.same_twice.as_ref().map_or("n/a".to_owned(), |s| format!("{:.2}–{:.2}", s.min, s.max));
         let cycles = |arm: &str| point.figure(arm, CYCLES).map_or("n/a".to_owned(), |s| format!("{:.0}", s.median));
@@ -429,7 +428,8 @@ fn verdicts(points: &[Point], at: &[&str]) -> Table {
         "first policy measured twice",
     ];
     Table {
-        title: "The switch's own choice beside the best policy (ratios of rates)".to_owned(),
+        title: "The switch's own choice beside the best policy (medians of the repetitions' ratios of rates)"
+            .to_owned(),
         columns: at.iter().copied().chain(heads).map(str::to_owned).collect(),
         rows: points.iter().map(row).collect(),
     }

@@ -101,10 +101,9 @@ fn set_up(at: &Place, arm: usize) -> Result<Ready> {
 fn verdicts(points: &[Point]) -> Table {
     let row = |point: &Point| {
         let (name, _) = TRAFFIC[point.at(AT_TRAFFIC) as usize];
-        let cycles = |arm: &str| point.figure(arm, CYCLES).map(|stat| stat.median);
         let over = |arm: &str| {
-            let ratio = cycles(setting::PLAIN.name).and_then(|plain| Some(plain / cycles(arm)?));
-            ratio.map_or("n/a".to_owned(), |ratio| format!("{ratio:.2}×"))
+            let ratio = point.ratio(setting::PLAIN.name, arm, CYCLES);
+            ratio.map_or("n/a".to_owned(), |ratio| format!("{:.2}×", ratio.median))
         };
         let asked = point.figure(setting::AUTO_DISTRIBUTOR.name, DISTRIBUTOR_SHARE).map_or(0.0, |stat| stat.median);
         let spread = point.same_twice.as_ref().map_or("n/a".to_owned(), |s| format!("{:.2}–{:.2}", s.min, s.max));
@@ -128,7 +127,7 @@ fn verdicts(points: &[Point]) -> Table {
         "ranked search measured twice",
     ];
     Table {
-        title: "Rate over that of the ranked search".to_owned(),
+        title: "Rate over that of the ranked search (medians of the repetitions' ratios)".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: points.iter().map(row).collect(),
     }
