@@ -7,13 +7,14 @@ use crate::text::coverage::Coverage;
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, MutexGuard};
 use sluice_clock::heartbeat::Heartbeat;
+use sluice_clock::real_ms;
 use sluice_connmgr::{TlsError, TlsFile};
 use sluice_daemon::main_loop::MainLoop;
 use sluice_vlog::Log;
 use sluice_vswitch::{Error, Switch};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A process that runs a switch.
 pub struct Process {
@@ -30,6 +31,8 @@ pub struct Process {
     cleans_up: AtomicBool,
     /// Whether the end is writing what the next process needs.
     is_saving: AtomicBool,
+    /// When that was written, milliseconds as of [`real_ms`]; 0 before.
+    saved_at_ms: AtomicU64,
 }
 
 impl Process {
@@ -67,6 +70,7 @@ impl Process {
             version,
             cleans_up,
             is_saving,
+            saved_at_ms: AtomicU64::new(0),
         }))
     }
 
@@ -128,6 +132,7 @@ impl Process {
     pub fn save<T>(&self, save: impl FnOnce() -> T) -> T {
         self.is_saving.store(true, Ordering::Relaxed);
         let saved = save();
+        self.saved_at_ms.store(real_ms(), Ordering::Relaxed);
         self.is_saving.store(false, Ordering::Relaxed);
         saved
     }
@@ -135,6 +140,11 @@ impl Process {
     /// Whether the end is writing what the next process needs.
     pub fn is_saving(&self) -> bool {
         self.is_saving.load(Ordering::Relaxed)
+    }
+
+    /// When the end had written that, milliseconds as of [`real_ms`]; `None` before.
+    pub fn saved_at_ms(&self) -> Option<u64> {
+        Some(self.saved_at_ms.load(Ordering::Relaxed)).filter(|ms| *ms != 0)
     }
 
     /// Returns when the main loop has done one whole turn that began after the call, or is over. Must not be called from

@@ -63,18 +63,18 @@ pub fn start(process: &Arc<Process>) -> Result<()> {
     Ok(())
 }
 
-/// Lets the end finish writing tables, if that is what it does.
+/// Lets the end finish writing tables, if that is what it does, and the rest of the end follow.
 fn wait_for_save(process: &Weak<Process>) {
     // Nothing here holds the switch while it sleeps.
     let is_saving = || process.upgrade().is_some_and(|process| process.is_saving());
     let until_ms = real_ms() + SAVE_WITHIN.as_millis() as u64;
-    let mut has_waited = false;
     while is_saving() && real_ms() < until_ms {
-        has_waited = true;
         std::thread::sleep(LOOK_AT_SAVE_EVERY);
     }
-    if has_waited && !is_saving() {
-        std::thread::sleep(AFTER_SAVE_WITHIN);
+    // The tables may also have been written just before the first look.
+    if let Some(saved_at_ms) = process.upgrade().and_then(|process| process.saved_at_ms()) {
+        let until_ms = saved_at_ms + AFTER_SAVE_WITHIN.as_millis() as u64;
+        std::thread::sleep(Duration::from_millis(until_ms.saturating_sub(real_ms())));
     }
 }
 

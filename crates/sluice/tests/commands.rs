@@ -470,8 +470,8 @@ fn limits_are_shown_with_their_use() {
 #[test]
 fn two_ports_with_sessions_find_each_other() {
     let ends = "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p0\"\nofport = 1\ntype = \"patch\"\noptions = { peer = \"p1\" }\n\
-                bfd = { min-tx = 50, min-rx = 50 }\n[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p1\"\nofport = 1\n\
-                type = \"patch\"\noptions = { peer = \"p0\" }\nbfd = {}\n";
+                bfd = { min-tx = 1000, min-rx = 1000 }\n[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p1\"\nofport = 1\n\
+                type = \"patch\"\noptions = { peer = \"p0\" }\nbfd = { min-tx = 1000, min-rx = 1000 }\n";
     let daemon = Daemon::start_with(&format!("{}{ends}", config()), &[("flows.txt", "udp,actions=output:2\n")]);
     for name in ["p0", "p1"] {
         daemon.wait_for(&["bfd/show", name], |text| text.contains("Remote Session State: up\n"));

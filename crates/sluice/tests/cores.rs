@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Daemon, bridge};
+use common::{Daemon, PATIENCE, bridge};
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// The cores of threads by what their status says: those of PMDs, and those of others.
 fn cores(pid: u32) -> (Vec<String>, Vec<String>) {
@@ -44,6 +45,11 @@ fn control_threads_keep_off_the_cores_of_pmds() {
     // The PMD moves, and the others make way.
     daemon.configure(&on("0"));
     daemon.ctl(&["sluice/reload"]);
+    // A thread that has ended may be listed for a moment longer.
+    let deadline = Instant::now() + PATIENCE;
+    while cores(daemon.pid()).0 != ["0"] && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let (pmds, others) = cores(daemon.pid());
     assert_eq!(pmds, ["0"]);
     assert!(others.len() == 1 && !numbers(&others[0]).contains(&0), "{others:?}");

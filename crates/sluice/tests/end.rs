@@ -49,7 +49,7 @@ fn an_output_that_nobody_reads_stops_nothing() {
     assert!(took < END_WITHIN, "{took:?}");
 }
 
-/// A command that never ends: it reads rules from a pipe to which nobody writes.
+/// A command that never ends: it reads rules from a pipe into which nothing is written.
 fn with_a_command_that_hangs() -> Daemon {
     let config = PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
     let daemon = Daemon::start_with(&config, &[("f", "")]);
@@ -58,7 +58,8 @@ fn with_a_command_that_hangs() -> Daemon {
     assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
     let socket = daemon.socket();
     std::thread::spawn(move || sluice(&["ctl", "-t", socket.to_str().unwrap(), "sluice/reload"]));
-    std::thread::sleep(Duration::from_millis(300));
+    // Returns when the switch has opened it for reading. It is never closed, so the command waits for its first line.
+    std::mem::forget(std::fs::File::options().write(true).open(&rules).unwrap());
     daemon
 }
 
@@ -72,21 +73,20 @@ fn the_end_waits_two_seconds_for_a_command_that_hangs() {
 #[test]
 fn a_command_that_hangs_is_told() {
     let daemon = with_a_command_that_hangs();
-    let told = "waited 2 s for thread ctl-conn in sluice/reload";
-    for _ in 0..100 {
-        if daemon.log().contains(told) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{}", daemon.log());
+    daemon.wait_for_log(" s for thread ctl-conn in sluice/reload");
+    let log = daemon.log();
+    let waited = log
+        .lines()
+        .find_map(|line| line.split_once("waited ")?.1.split_once(" s for thread ctl-conn in sluice/reload"));
+    assert!(waited.is_some_and(|(seconds, _)| seconds.parse::<u64>().unwrap() >= 2), "{log}");
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let daemon = with_a_command_that_hangs();
     daemon.send_signal("TERM");
-    std::thread::sleep(Duration::from_millis(100));
+    // Two signals before the first is taken count as one.
+    daemon.wait_for_log("ending: SIGTERM");
     let (ended, took) = terminate(daemon);
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert_eq!(ended.code, None, "it dies by the signal: {}", ended.log);

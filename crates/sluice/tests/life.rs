@@ -178,7 +178,7 @@ fn ignores_hangup() -> bool {
 
 #[test]
 fn it_ends_by_itself_and_prints_what_it_did() {
-    let config = "[switch]\npmd-cores = [0]\nstop-after = \"1500ms\"\n".to_owned()
+    let config = "[switch]\npmd-cores = [0]\nstop-after = \"5s\"\n".to_owned()
         + &bridge("br0", "f")
         + &port("gen", 1, "generator", "options = { rate = 1000 }")
         + &port("sink", 2, "null", "");

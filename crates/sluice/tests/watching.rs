@@ -16,6 +16,8 @@ const CONFIG: &str = "[switch]\npmd-cores = [0]\nmetrics = \"127.0.0.1:0\"\n\
 fn switch() -> Daemon {
     let daemon = Daemon::start_with(CONFIG, &[("flows.txt", "ip,nw_dst=10.0.0.0/8,actions=output:2\n")]);
     daemon.wait_for(&["sluice/overview"], |json| json.contains("\"received\":20000"));
+    // A port counts as it receives, a PMD now and then.
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim() == "20000");
     daemon
 }
 

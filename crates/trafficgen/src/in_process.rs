@@ -45,6 +45,8 @@ struct Shared {
     /// By port: the lanes that it receives.
     sending: Vec<Mutex<Vec<Sending>>>,
     ledger: Mutex<Ledger>,
+    /// By port: whether its next poll is waited for.
+    awaited: Vec<AtomicBool>,
     rx_packets: AtomicU64,
     tx_packets: AtomicU64,
 }
@@ -74,6 +76,7 @@ impl InProcess {
             clock: TrialClock::new(pauses),
             sending: (0..plan.ports).map(|_| Mutex::default()).collect(),
             ledger: Mutex::default(),
+            awaited: (0..plan.ports).map(|_| AtomicBool::new(false)).collect(),
             rx_packets: AtomicU64::new(0),
             tx_packets: AtomicU64::new(0),
         });
@@ -118,6 +121,17 @@ impl InProcess {
         Duration::from_nanos(self.shared.clock.paused_ns())
     }
 
+    /// Waits until each port has been polled once more, by which the packets of the poll before have been sent; not without
+    /// end, since a switch may have ceased to poll.
+    fn wait_for_polls(&self) {
+        let awaited = &self.shared.awaited;
+        awaited.iter().for_each(|port| port.store(true, Relaxed));
+        let waits = Instant::now();
+        while waits.elapsed() < DRAIN && awaited.iter().any(|port| port.load(Relaxed)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.shared.sending.iter().all(|sending| sending.lock().iter().all(|s| s.arrivals.is_over()))
     }
@@ -150,7 +164,8 @@ impl Generator for InProcess {
         while waits.elapsed() < DRAIN + self.paused().saturating_sub(paused) && !self.is_over() && !stop.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Packets taken from the rings are sent within one iteration of the switch's loop.
+        self.wait_for_polls();
+        // A switch may hold packets back for some iterations, in order to send more together.
         std::thread::sleep(LEAD);
         let mut lanes = Vec::new();
         let ledger = self.shared.ledger.lock();
@@ -210,6 +225,10 @@ impl RxQueue for LaneRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
         if self.number == 0 {
             self.shared.clock.ask();
+        }
+        let awaited = &self.shared.awaited[self.number];
+        if awaited.load(Relaxed) {
+            awaited.store(false, Relaxed);
         }
         let mut sending = self.shared.sending[self.number].lock();
         if sending.is_empty() {

@@ -440,16 +440,19 @@ mod tests {
         revalidator.pause();
     }
 
-    /// Ten clients ask for statistics all the time for half a second. Returns how many answers and passes there were.
+    /// Ten clients ask for statistics all the time, for half a second and until each has two answers. Returns how many
+    /// answers and passes there were, and how many milliseconds it took.
     fn ten_clients(takes: Duration) -> (u64, u64, u64) {
         let (revalidator, store) = running(takes);
         let (answers, began) = (AtomicU64::new(0), real_ms());
         std::thread::scope(|scope| {
             for _ in 0..10 {
                 scope.spawn(|| {
-                    while real_ms() < began + 500 {
+                    let mut own = 0;
+                    while real_ms() < began + 500 || own < 2 {
                         revalidator.wait_for_credits();
                         answers.fetch_add(1, SeqCst);
+                        own += 1;
                     }
                 });
             }

@@ -22,7 +22,7 @@ fn port(server: &Server) -> u16 {
 
 fn config(server: &Server, kind: &str) -> Config {
     let remotes = Remote::parse_list(&format!("{kind}:127.0.0.1:{}", port(server))).unwrap();
-    Config { remotes, probe_interval_ms: 200, ..server.config() }
+    Config { remotes, probe_interval_ms: 2000, ..server.config() }
 }
 
 fn serves(tester: &mut Tester) {
@@ -43,7 +43,7 @@ pub fn tcp_serves_and_is_probed() {
     serves(&mut client);
     // The server answers probes, and when it no longer does, it is given up.
     let start = client.now_ms();
-    while client.now_ms() < start + 1000 {
+    while client.now_ms() < start + 5000 {
         client.client.wait(client.now_ms(), 50).unwrap();
         client.step();
     }

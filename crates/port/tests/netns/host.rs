@@ -161,6 +161,20 @@ impl Namespace {
         sh(&format!("nsenter -t {} -n sh -c '{line}'", self.pid()))
     }
 
+    /// Whether a TCP socket listens on a port in it.
+    pub fn listens_on(&self, port: u16) -> bool {
+        const LISTENS: &str = "0A";
+        let address_end = format!(":{port:04X}");
+        let is_there = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.get(1).is_some_and(|local| local.ends_with(&address_end)) && fields.get(3) == Some(&LISTENS)
+        };
+        ["tcp", "tcp6"].iter().any(|family| {
+            let sockets = std::fs::read_to_string(format!("/proc/{}/net/{family}", self.pid()));
+            sockets.is_ok_and(|sockets| sockets.lines().any(is_there))
+        })
+    }
+
     /// Starts a command in it.
     pub fn spawn(&self, line: &str) -> Child {
         let pid = self.pid().to_string();

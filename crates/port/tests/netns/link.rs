@@ -93,7 +93,7 @@ pub fn tcp_passes_with_offloads_on(kind: &str) {
     let (mut status, start) = (None, Instant::now());
     while status.is_none() {
         assert!(start.elapsed() < Duration::from_secs(40), "{:?} {:?}", left.port.stats(), right.port.stats());
-        if client.is_none() && start.elapsed() > Duration::from_millis(500) {
+        if client.is_none() && other.listens_on(5201) {
             let line = "iperf3 -c 10.9.0.2 -p 5201 -n 100M";
             client = Some(Command::new("sh").args(["-c", line]).stdout(Stdio::piped()).spawn().unwrap());
         }
@@ -329,7 +329,8 @@ pub fn a_lone_packet_is_handed_over_at_once(kind: &str) {
         })
         .collect();
     waits.sort();
-    assert!(waits[25] < Duration::from_micros(200), "{waits:?}");
+    // Of three in four the core may have been somebody else's; a timer would show in every one.
+    assert!(waits[12] < Duration::from_micros(200), "{waits:?}");
 }
 
 /// Sends by a tap as a guest does that fragments UDP itself, which no header of today's kernels describes: lines of

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 
 /// Longer than anything here takes on a busy machine; it only ends tests that hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port of a configuration.
 pub fn port(name: &str, ofport: u32, kind: &str, more: &str) -> String {
