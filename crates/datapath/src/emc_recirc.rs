@@ -331,6 +331,31 @@ mod tests {
         assert_eq!(gate.by_hash.share, (share * 2.0).min(1.0));
     }
 
+    /// Three quarters of the packets are of one flow, whose hash is above the threshold.
+    #[test]
+    fn by_hash_a_large_flow_may_never_use_the_cache_and_by_chance_it_does_as_its_size_says() {
+        let mut gate = Gate::OPEN;
+        windows(&mut gate, 3, 0.1, &FULL);
+        const LARGE: usize = BATCH_MAX * 3 / 4;
+        let mut admitted = |policy| {
+            let (mut large, mut other) = (0, 0);
+            for from in 0..1000 {
+                let mut hashes = hashes(from * BATCH_MAX as u64);
+                hashes[..LARGE].fill(u64::MAX);
+                let admitted = gate.admit(policy, &candidates(&hashes), &FULL);
+                let of_large = admitted.into_iter().filter(|i| *i < LARGE).count();
+                large += of_large;
+                other += admitted.len() - of_large;
+            }
+            (large, other)
+        };
+        let (large, other) = admitted(EmcRecirc::RssAll);
+        assert_eq!(large, 0);
+        assert!((900..1100).contains(&other), "an eighth of 8000: {other}");
+        let (large, other) = admitted(EmcRecirc::RandomAll);
+        assert!((2800..3200).contains(&large) && (900..1100).contains(&other), "an eighth of each: {large}, {other}");
+    }
+
     #[test]
     fn by_hash_it_is_the_same_flows_each_time() {
         let mut gate = Gate::OPEN;

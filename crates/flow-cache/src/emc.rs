@@ -272,6 +272,9 @@ fn other_slot<'g>(bucket: &Bucket, same_tag: u32, batch: &LookupBatch<'_, 'g>, i
 }
 
 #[cfg(test)]
+mod eviction;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
