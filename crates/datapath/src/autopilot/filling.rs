@@ -27,9 +27,6 @@ const LATE: u64 = 4;
 const UNFILLED: std::ops::Range<f64> = 0.001..0.95;
 /// How much dearer than the best other arm the filling arm may be meanwhile.
 const AFFORDABLE: f64 = 0.4;
-/// What a pass that is not cached costs at most beyond one that is, in costs of a packet with the best other arm: the search, the
-/// insertion, and a branch that is predicted wrong now and then.
-const MISS_MAX: f64 = 2.0;
 
 /// A filling under way.
 #[derive(Clone, Debug)]
@@ -52,10 +49,9 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Whether filling helps if this share of the passes is cached, a packet costs `cost`, and with the best other
-    /// arm `rival`. It cannot where all misses together cost less than what the arm is dearer.
+    /// arm `rival`.
     pub fn is_worth_it(share: f64, cost: f64, rival: f64) -> bool {
-        let filled_min = cost - (1.0 - share) * MISS_MAX * rival;
-        UNFILLED.contains(&share) && cost < rival * (1.0 + AFFORDABLE) && filled_min < rival
+        UNFILLED.contains(&share) && cost < rival * (1.0 + AFFORDABLE)
     }
 
     /// Begins with a cache that answers this share of the passes. `ms` is the cycles of a millisecond.
@@ -161,15 +157,6 @@ mod tests {
         let lines = |ms| 512 << [50, 150].iter().filter(|at| ms > **at).count();
         assert_eq!(given_at(10_000, |_| 0.13, |_| false, lines, 210), 60 + 120 + 240 + 480);
         assert_eq!(given_at(10_000, |_| 0.13, |_| false, |_| 512, 210), 60);
-    }
-
-    /// As with a million flows of one rule: the search takes 64 cycles, the cache 79 with nine tenths of the flows in it.
-    #[test]
-    fn it_ends_when_what_is_missing_cannot_make_it_cheaper() {
-        assert!(Filling::is_worth_it(0.85, 79.0, 64.0));
-        assert!(!Filling::is_worth_it(0.9, 79.0, 64.0));
-        assert!(Filling::is_worth_it(0.94, 66.0, 64.0), "it may yet be cheaper");
-        assert!(Filling::is_worth_it(0.9, 100.0, 150.0), "it is cheaper already");
     }
 
     #[test]
