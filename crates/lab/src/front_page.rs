@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_plot_says_what_it_shows_and_has_every_line() {
-        let dir = format!("{}/../../docs/results/2026-11-21-lab-peer", env!("CARGO_MANIFEST_DIR"));
+        let dir = format!("{}/../../docs/results/2026-11-30-lab-peer", env!("CARGO_MANIFEST_DIR"));
         let svg = plot(Path::new(&dir)).unwrap();
         assert!(svg.contains(">Sluice beside Open vSwitch") && svg.contains("lower is better"), "{svg}");
         assert!(svg.contains("stroke:#0072b2;stroke:var(--c1)") && svg.contains("fill:#222;fill:var(--ink)"), "{svg}");
