@@ -4,7 +4,7 @@
 STAGES = {
     "ports": ["crates/port/", "crates/dpdk-sys/", "crates/datapath/benches/"],
     "buffers": ["crates/mem/", "crates/packet/src/buffers", "crates/packet/src/packet."],
-    "extraction": ["crates/datapath/src/parse", "crates/flow/src/extract", "crates/flow/src/", "crates/packet/src/layers", "crates/packet/src/headers"],
+    "extraction": ["crates/datapath/src/parse", "crates/flow/src/", "crates/packet/src/layers", "crates/packet/src/headers"],
     "composed entries": ["crates/datapath/src/compose"],
     "hash and lookup": ["crates/datapath/src/lookup", "crates/datapath/src/caches", "crates/datapath/src/first_index", "crates/flow-cache/", "crates/membership/", "crates/sync/src/arena"],
     "tracking": ["crates/datapath/src/tracking", "crates/conntrack/"],

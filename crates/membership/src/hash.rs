@@ -1,7 +1,7 @@
 //! The keyed 64-bit hash of byte strings. Callers take disjoint parts of it.
 //!
 //! A block of up to 64 bytes is a sum of products: each pair of words, with an addend for each of the two, is one
-//! multiplication of 64 by 64 bits, and none waits for another. Source of the sum: NH, in "UMAC: Fast and Secure Message
+//! multiplication of 64 by 64 bits, which does not depend on the others. Source of the sum: NH, in "UMAC: Fast and Secure Message
 //! Authentication" (Black et al., 1999). One more multiplication, folded, mixes the sum's bits. With a constant length the
 //! compiler removes every branch. The result is the same on every machine.
 

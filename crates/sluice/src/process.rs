@@ -133,13 +133,14 @@ impl Process {
         self.is_saving.store(true, Ordering::Relaxed);
         let saved = save();
         self.saved_at_ms.store(real_ms(), Ordering::Relaxed);
-        self.is_saving.store(false, Ordering::Relaxed);
+        // Who sees that it is over sees when.
+        self.is_saving.store(false, Ordering::Release);
         saved
     }
 
     /// Whether the end is writing what the next process needs.
     pub fn is_saving(&self) -> bool {
-        self.is_saving.load(Ordering::Relaxed)
+        self.is_saving.load(Ordering::Acquire)
     }
 
     /// When the end had written that, milliseconds as of [`real_ms`]; `None` before.

@@ -76,7 +76,8 @@ fn a_silent_controller_is_probed_and_then_left() {
     let began = Instant::now();
     let mut silent: Controller = Peer::greet(stream, Version::V13);
     assert!(matches!(silent.receive(), Some((_, Message::EchoRequest(_)))));
-    assert!(began.elapsed() >= Duration::from_millis(100), "probed too early");
+    // The switch's clock moves by some milliseconds at a time.
+    assert!(began.elapsed() >= Duration::from_millis(90), "probed too early");
     assert!(silent.receive().is_none(), "the connection goes on");
     accept(&listener).barrier();
 }
