@@ -121,8 +121,8 @@ impl InProcess {
         Duration::from_nanos(self.shared.clock.paused_ns())
     }
 
-    /// Waits until each port has been polled once more, by which the packets of the poll before have been sent; not without
-    /// end, since a switch may have ceased to poll.
+    /// Waits until each port has been polled once more; by then the packets of the poll before are sent. It gives up after
+    /// [`DRAIN`], because a switch may have stopped polling.
     fn wait_for_polls(&self) {
         let awaited = &self.shared.awaited;
         awaited.iter().for_each(|port| port.store(true, Relaxed));
@@ -164,7 +164,9 @@ impl Generator for InProcess {
         while waits.elapsed() < DRAIN + self.paused().saturating_sub(paused) && !self.is_over() && !stop.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.wait_for_polls();
+        if !stop.load(Relaxed) {
+            self.wait_for_polls();
+        }
         // A switch may hold packets back for some iterations, in order to send more together.
         std::thread::sleep(LEAD);
         let mut lanes = Vec::new();
