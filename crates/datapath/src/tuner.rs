@@ -55,6 +55,8 @@ impl Mark {
             upcalls: after.upcalls - self.upcalls,
             awaits_memory: levels.awaits_memory(),
             cache_lines: levels.cache_lines(),
+            aside_cycles: 0,
+            aside_packets: 0,
         }
     }
 }

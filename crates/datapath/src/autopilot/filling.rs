@@ -117,9 +117,9 @@ mod tests {
                 cycles: cost * packets,
                 passes: packets,
                 cached,
-                upcalls: 0,
                 awaits_memory,
                 cache_lines: lines(*ms),
+                ..Sample::default()
             };
             !filling.push(&chunk, ms * MS)
         };

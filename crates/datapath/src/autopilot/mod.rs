@@ -12,8 +12,8 @@
 //!   over and tournaments get rarer.
 //! - At low load, and where other work takes the core, nothing is tried, and nothing is said of costs ([`low_load`],
 //!   [`other_work`]).
-//! - Everything is counted in chunks of at least 256 packets and half a millisecond. A chunk with an interrupt in it is
-//!   one value of a median.
+//! - Everything is counted in chunks of at least 256 packets and half a millisecond. A burst that an interrupt lengthened is
+//!   set aside ([`outliers`]); a chunk that was disturbed otherwise is one value of a median.
 //!
 //! This is plain state: cycles and time are arguments, and arms are numbers. A burst costs a few additions.
 
@@ -22,6 +22,7 @@ mod filling;
 mod ledger;
 mod low_load;
 mod other_work;
+mod outliers;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use filling::Filling;
 use ledger::Ledger;
 use low_load::LowLoad;
 use other_work::OtherWork;
+use outliers::Outliers;
 use sample::{Look, Usual};
 use std::cmp::Ordering;
 use tournament::{Next, Tournament};
@@ -156,6 +158,7 @@ pub(crate) struct Autopilot {
     active: usize,
     phase: Phase,
     chunk: Sample,
+    outliers: Outliers,
     chunk_began: u64,
     usual: Usual,
     /// Cycles a packet of the arm in charge, as of the last chunk.
@@ -219,6 +222,7 @@ impl Autopilot {
             active: SAFE,
             phase: Phase::Warm(Warming::new(now)),
             chunk: Sample::default(),
+            outliers: Outliers::default(),
             chunk_began: now,
             usual: Usual::default(),
             yardstick: f64::INFINITY,
@@ -249,6 +253,7 @@ impl Autopilot {
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64, core: impl FnOnce() -> CoreNow) {
         self.chunk.add(burst);
+        self.outliers.push(burst);
         let Sample { packets, cycles, .. } = self.chunk;
         let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;
         let is_tried = self.active != self.in_charge;
@@ -263,7 +268,8 @@ impl Autopilot {
 
     #[cold]
     fn end_chunk(&mut self, now: u64, core: CoreNow) {
-        let chunk = std::mem::take(&mut self.chunk);
+        let mut chunk = std::mem::take(&mut self.chunk);
+        self.outliers.set_aside(&mut chunk);
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.chunk_began, now));
         self.recirculates = chunk.recirculates();
         let is_interrupted = self.other_work.push(chunk.cycles, elapsed, core.own_time, self.ms);
@@ -293,7 +299,7 @@ impl Autopilot {
         if self.active != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
             self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
-            self.ledger.spend(chunk.cycles as f64 - self.yardstick * chunk.packets as f64);
+            self.ledger.spend(chunk.excess(self.yardstick));
         }
         let enough = if matches!(self.phase, Phase::Fill(_)) { HOPELESS_FILLING } else { HOPELESS_IN_A_ROW };
         let hopeless = self.hopeless >= enough;

@@ -21,6 +21,9 @@ pub(crate) struct Sample {
     pub awaits_memory: bool,
     /// Lines of such caches that are in use, at the end.
     pub cache_lines: usize,
+    /// Cycles and packets of the bursts that something besides their packets lengthened: they are no part of the cost.
+    pub aside_cycles: u64,
+    pub aside_packets: u64,
 }
 
 impl Sample {
@@ -34,11 +37,18 @@ impl Sample {
         self.upcalls += other.upcalls;
         self.awaits_memory |= other.awaits_memory;
         self.cache_lines = other.cache_lines;
+        self.aside_cycles += other.aside_cycles;
+        self.aside_packets += other.aside_packets;
     }
 
-    /// Cycles a packet.
+    /// Cycles a packet, without the bursts that are set aside.
     pub fn cost(&self) -> f64 {
-        self.cycles as f64 / self.packets.max(1) as f64
+        (self.cycles - self.aside_cycles) as f64 / (self.packets - self.aside_packets).max(1) as f64
+    }
+
+    /// Cycles that the packets took beyond `cost` a packet, by their own cost.
+    pub fn excess(&self, cost: f64) -> f64 {
+        (self.cost() - cost) * self.packets as f64
     }
 
     /// Packets a burst.

@@ -136,8 +136,8 @@ impl Trial {
             return Verdict::Unclear;
         }
         let other = (self.before + after) / 2.0;
-        let excess = self.tried.cycles as f64 - other * self.tried.packets as f64;
-        Verdict::Cheaper { by: 1.0 - cost / other, cost, excess: excess.max(0.0), early: self.still_fills() }
+        let excess = self.tried.excess(other).max(0.0);
+        Verdict::Cheaper { by: 1.0 - cost / other, cost, excess, early: self.still_fills() }
     }
 }
 
