@@ -7,7 +7,7 @@ use crate::load::RxqLoad;
 use crate::misses::MissBucket;
 use crate::policing;
 use crate::progress::Activity;
-use crate::rxq_scheduler::{Deficit, RxqScheduler};
+use crate::rxq_scheduler::{Deficit, RxqScheduler, Served};
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
 use crate::walk::Walk;
@@ -139,9 +139,11 @@ impl Rxq {
             context.clock.mark(Stage::Rx);
             walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
             let (full, asked) = (self.tally.dropped(DropReason::TxFull), self.tally[Counter::Upcalls]);
+            let is_trial = self.tuner.is_trial();
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
-            scheduler.charge(&mut self.deficit, n, cycles, self.tally[Counter::Upcalls] != asked);
+            let asked = self.tally[Counter::Upcalls] != asked;
+            scheduler.charge(&mut self.deficit, &Served { packets: n, cycles, asked, is_trial });
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
             // A full transmit ring ends the quantum: further bursts would be dropped, too. Other queues are polled meanwhile,
@@ -176,7 +178,8 @@ impl Rxq {
         self.load.load.add(cycles);
         context.clock.began = now;
         // Not a full burst: what it cost tells nothing of the queue's packets.
-        scheduler.charge(&mut self.deficit, n.min(BATCH_MAX - 1), cycles, true);
+        let served = Served { packets: n.min(BATCH_MAX - 1), cycles, asked: true, is_trial: false };
+        scheduler.charge(&mut self.deficit, &served);
         n
     }
 
@@ -201,7 +204,7 @@ impl Rxq {
     fn charge_drops(&mut self, scheduler: &RxqScheduler, context: &mut Context<'_, '_>) {
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
-        scheduler.charge(&mut self.deficit, 0, cycles, true);
+        scheduler.charge(&mut self.deficit, &Served { packets: 0, cycles, asked: true, is_trial: false });
         self.load.load.add(cycles);
         context.clock.began = now;
     }

@@ -15,8 +15,12 @@
 //! are, up to twice its cycles, and a queue that offers half its solo maximum is served in full although its own packets are
 //! dearer then. In proportion, and up to half as much again, was too little: a queue whose packets are a quarter dearer can make
 //! the other's a fifth dearer. If a queue's packets cost less than 1.5 times the other's and still make these a fifth dearer, the
-//! other loses up to a tenth of its packets. Only full bursts show what a queue's packets cost: in a small burst each packet is dear because
-//! it is alone.
+//! other loses up to a tenth of its packets.
+//!
+//! A queue counts as dearer if it is so by its full bursts and by all: in a small burst each packet is dear because it is alone, and in a
+//! full one packets of a ring that is always full are dear because a ring's worth of other buffers came in between. By full bursts alone a queue that is
+//! served at once, in bursts of eight at 155 cycles a packet, was taken for cheaper than one that waited, at 135 (Zen 4, 2026-12-01): the
+//! latter was charged half as much again, and lost a fifth of its packets.
 
 use sluice_packet::BATCH_MAX;
 
@@ -68,9 +72,16 @@ pub(crate) struct Deficit {
     cost: Cost,
 }
 
-/// What a packet costs, measured on full bursts.
+/// What a queue's packets cost, in parts of full bursts and of all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
+    full: Meter,
+    all: Meter,
+}
+
+/// What a packet of some bursts costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
     /// The highest recent cost of [`SAMPLE`] packets, cycles; 0 until it is known. Not the present cost: traffic that
     /// alternates fills the shared caches in its dear phase and does not empty them in its cheap one.
     known: u64,
@@ -81,32 +92,71 @@ struct Cost {
     cycles: u64,
 }
 
-impl Cost {
-    fn note(&mut self, cycles: u64) {
-        self.packets += BATCH_MAX as u32;
+impl Meter {
+    fn note(&mut self, packets: usize, cycles: u64) {
+        self.packets += packets as u32;
         self.cycles += cycles;
         if self.packets >= SAMPLE {
             // The lower of two consecutive samples, so that one interrupt does not count.
             let sample = self.cycles.min(self.last);
             let known = sample.max(self.known - self.known / DECAY);
-            *self = Cost { known, last: self.cycles, ..Cost::default() };
+            *self = Meter { known, last: self.cycles, ..Meter::default() };
+        }
+    }
+}
+
+impl Cost {
+    fn note(&mut self, packets: usize, cycles: u64) {
+        self.all.note(packets, cycles);
+        if packets == BATCH_MAX {
+            self.full.note(packets, cycles);
         }
     }
 
     /// The cycles of a burst of `packets` that count, if it did nothing but look up and act.
     fn without_lost(&self, packets: usize, cycles: u64) -> u64 {
-        let usual = self.known / u64::from(SAMPLE) * packets as u64;
+        let usual = self.full.known / u64::from(SAMPLE) * packets as u64;
         if usual == 0 { cycles } else { cycles.min(LOST_MIN.max(LOST * usual)) }
     }
 
-    /// What a queue of this cost is charged for `cycles` if the packets of the cheapest queue cost `cheapest`.
-    fn charge(&self, cycles: u64, cheapest: u64) -> u64 {
-        if self.known <= cheapest {
-            return cycles;
-        }
-        let ratio = (ONE * self.known / cheapest).min(CHARGED_MAX * ONE);
+    /// What a queue of this cost is charged for `cycles` beside the cheapest queues.
+    fn charge(&self, cycles: u64, cheapest: &Cheapest) -> u64 {
+        let dearness = |meter: &Meter, cheapest: u64| (ONE * meter.known / cheapest).clamp(ONE, CHARGED_MAX * ONE);
+        let ratio = dearness(&self.full, cheapest.full).min(dearness(&self.all, cheapest.all));
         (cycles * ratio * ratio / (ONE * ONE)).min(cycles * CHARGED_MAX)
     }
+}
+
+/// The least costs of queues that lately gave packets; `u64::MAX` if none is known.
+#[derive(Clone, Copy, Debug)]
+struct Cheapest {
+    full: u64,
+    all: u64,
+}
+
+impl Default for Cheapest {
+    fn default() -> Self {
+        Cheapest { full: u64::MAX, all: u64::MAX }
+    }
+}
+
+impl Cheapest {
+    fn note(&mut self, cost: &Cost) {
+        let least = |least: &mut u64, known: u64| *least = if known == 0 { *least } else { known.min(*least) };
+        least(&mut self.full, cost.full.known);
+        least(&mut self.all, cost.all.known);
+    }
+}
+
+/// A burst that was taken to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub packets: usize,
+    pub cycles: u64,
+    /// It asked the tables.
+    pub asked: bool,
+    /// The autopilot tried another arm with it: it tells what that arm costs, and not what the queue's packets do.
+    pub is_trial: bool,
 }
 
 /// A PMD's scheduler: the state of its queues when the round began.
@@ -115,8 +165,7 @@ pub(crate) struct RxqScheduler {
     /// What the least charged active queue has been charged.
     floor: u64,
     active: usize,
-    /// The least [`Cost`] of a queue that lately gave packets; `u64::MAX` if none is known.
-    cheapest: u64,
+    cheapest: Cheapest,
     /// The highest floor so far. A queue that becomes active has at least this charged, less [`AHEAD_MAX`]: it cannot
     /// save cycles that it did not need, and queues that were alone owe it nothing. A queue that was empty for a moment
     /// keeps its claim.
@@ -127,14 +176,14 @@ impl RxqScheduler {
     /// Begins a round of polling.
     #[inline]
     pub fn begin_round<'a>(&mut self, queues: impl Iterator<Item = &'a Deficit>) {
-        let mut round = RxqScheduler { floor: u64::MAX, active: 0, cheapest: u64::MAX, served: self.served };
+        let mut round = RxqScheduler { floor: u64::MAX, active: 0, cheapest: Cheapest::default(), served: self.served };
         for queue in queues {
             if queue.is_active {
                 round.floor = round.floor.min(queue.charged);
                 round.active += 1;
             }
-            if queue.cost.known != 0 && queue.empty_polls < EMPTY_POLLS {
-                round.cheapest = round.cheapest.min(queue.cost.known);
+            if queue.empty_polls < EMPTY_POLLS {
+                round.cheapest.note(&queue.cost);
             }
         }
         if round.active != 0 {
@@ -173,17 +222,18 @@ impl RxqScheduler {
         queue.empty_polls = queue.empty_polls.saturating_add(1);
     }
 
-    /// Charges a queue for a burst of `packets` that took `cycles`, and asked the tables or not.
+    /// Charges a queue for a burst.
     #[inline]
-    pub fn charge(&self, queue: &mut Deficit, packets: usize, cycles: u64, asked: bool) {
-        let cycles = if asked { cycles } else { queue.cost.without_lost(packets, cycles) };
+    pub fn charge(&self, queue: &mut Deficit, burst: &Served) {
+        let Served { packets, asked, is_trial, .. } = *burst;
+        let cycles = if asked { burst.cycles } else { queue.cost.without_lost(packets, burst.cycles) };
         if !queue.is_active {
             queue.charged = queue.charged.max(self.served.saturating_sub(AHEAD_MAX));
         }
         (queue.is_active, queue.empty_polls) = (true, 0);
-        queue.charged += queue.cost.charge(cycles, self.cheapest);
-        if packets == BATCH_MAX {
-            queue.cost.note(cycles);
+        queue.charged += queue.cost.charge(cycles, &self.cheapest);
+        if !is_trial {
+            queue.cost.note(packets, cycles);
         }
     }
 }
@@ -259,6 +309,10 @@ mod tests {
         }
     }
 
+    fn served(packets: usize, cycles: u64) -> Served {
+        Served { packets, cycles, asked: false, is_trial: false }
+    }
+
     /// The scheduler, in its next round.
     fn round(scheduler: &mut RxqScheduler, deficits: &[Deficit]) -> RxqScheduler {
         scheduler.begin_round(deficits.iter());
@@ -294,7 +348,7 @@ mod tests {
                         queue.waiting -= 1;
                         queue.bursts += 1;
                         queue.got += cost;
-                        scheduler.charge(deficit, queue.packets, cost, false);
+                        scheduler.charge(deficit, &served(queue.packets, cost));
                         quantum = quantum.saturating_sub(cost);
                         if quantum == 0 || queue.packets < BATCH_MAX {
                             break;
@@ -353,18 +407,58 @@ mod tests {
 
     #[test]
     fn an_interrupt_makes_no_packets_dear() {
-        let (mut cost, sample) = (Cost::default(), SAMPLE as usize / BATCH_MAX);
-        (0..2 * sample).for_each(|_| cost.note(4000));
+        let (mut cost, sample) = (Meter::default(), SAMPLE as usize / BATCH_MAX);
+        (0..2 * sample).for_each(|_| cost.note(BATCH_MAX, 4000));
         assert_eq!(cost.known, 4000 * sample as u64);
-        cost.note(20_000_000);
-        (0..sample).for_each(|_| cost.note(4000));
+        cost.note(BATCH_MAX, 20_000_000);
+        (0..sample).for_each(|_| cost.note(BATCH_MAX, 4000));
         assert_eq!(cost.known, 4000 * sample as u64);
-        (0..3 * sample).for_each(|_| cost.note(6000));
+        (0..3 * sample).for_each(|_| cost.note(BATCH_MAX, 6000));
         assert_eq!(cost.known, 6000 * sample as u64, "what lasts counts");
-        (0..2 * sample).for_each(|_| cost.note(4000));
+        (0..2 * sample).for_each(|_| cost.note(BATCH_MAX, 4000));
         assert!(cost.known > 5700 * sample as u64, "and is not forgotten at once");
-        (0..64 * sample).for_each(|_| cost.note(4000));
+        (0..64 * sample).for_each(|_| cost.note(BATCH_MAX, 4000));
         assert_eq!(cost.known, 4000 * sample as u64);
+    }
+
+    #[test]
+    fn a_queue_is_dearer_by_its_full_bursts_and_by_all_of_them() {
+        let charged = |of_few: u64, of_waiting: u64| {
+            let (mut scheduler, mut queues) = (RxqScheduler::default(), [Deficit::default(); 2]);
+            let mut before = [0; 2];
+            for round in 0..4000 {
+                if round == 3999 {
+                    before = queues.map(|queue| queue.charged);
+                }
+                scheduler.begin_round(queues.iter());
+                // One is served at once, in bursts of eight and now and then a full one; the other waits, and has full bursts only.
+                (0..4).for_each(|_| scheduler.charge(&mut queues[0], &served(8, 8 * of_few)));
+                scheduler.charge(&mut queues[0], &served(BATCH_MAX, 32 * 107));
+                scheduler.charge(&mut queues[1], &served(BATCH_MAX, 32 * of_waiting));
+            }
+            [queues[0].charged - before[0], queues[1].charged - before[1]]
+        };
+        assert_eq!(charged(180, 128), [32 * (180 + 107), 32 * 128], "each is dearer by one of both");
+        let [of_few, of_waiting] = charged(120, 150);
+        assert!(
+            of_few == 32 * (120 + 107) && of_waiting > 32 * 150 * 3 / 2,
+            "the other is dearer by both: {of_waiting}"
+        );
+    }
+
+    #[test]
+    fn an_arm_that_is_tried_makes_no_packets_dear() {
+        let (scheduler, mut queue) = (RxqScheduler::default(), Deficit::default());
+        let sample = SAMPLE as usize / BATCH_MAX;
+        (0..2 * sample).for_each(|_| scheduler.charge(&mut queue, &served(BATCH_MAX, 4000)));
+        let (known, charged) = (queue.cost.all.known, queue.charged);
+        let tried = Served { is_trial: true, ..served(BATCH_MAX, 9000) };
+        (0..4 * sample).for_each(|_| scheduler.charge(&mut queue, &tried));
+        assert_eq!(
+            (queue.cost.all.known, queue.charged),
+            (known, charged + 4 * sample as u64 * 9000),
+            "it is charged for them"
+        );
     }
 
     #[test]
@@ -375,7 +469,7 @@ mod tests {
                 scheduler.begin_round(deficits.iter());
                 let is_ahead = scheduler.is_ahead(&deficits[0]);
                 for (deficit, cycles) in deficits.iter_mut().zip(took).skip(usize::from(is_ahead)) {
-                    scheduler.charge(deficit, BATCH_MAX, cycles, asked);
+                    scheduler.charge(deficit, &Served { asked, ..served(BATCH_MAX, cycles) });
                 }
                 is_ahead
             };
@@ -385,7 +479,8 @@ mod tests {
         };
         assert!((1..20).contains(&waits(false)), "rounds of 5000 cycles: {}", waits(false));
         assert!(waits(true) > 900, "what the tables take is its own");
-        let dear = Cost { known: 2000 * u64::from(SAMPLE), ..Cost::default() };
+        let full = Meter { known: 2000 * u64::from(SAMPLE), ..Meter::default() };
+        let dear = Cost { full, ..Cost::default() };
         assert_eq!(dear.without_lost(32, 500_000), 500_000, "dear packets are no loss");
         assert_eq!(Cost::default().without_lost(32, 500_000), 500_000, "nothing is known yet");
     }
@@ -458,9 +553,9 @@ mod tests {
     fn unused_cycles_are_not_saved() {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[0], 5, 1_000_000_000, false);
+        scheduler.charge(&mut deficits[0], &served(5, 1_000_000_000));
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[1], 5, 10, false);
+        scheduler.charge(&mut deficits[1], &served(5, 10));
         scheduler.begin_round(deficits.iter());
         assert!(!scheduler.is_ahead(&deficits[0]) && !scheduler.is_ahead(&deficits[1]));
     }
@@ -469,12 +564,12 @@ mod tests {
     fn a_queue_that_is_empty_for_a_moment_keeps_its_claim() {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[0], 5, 2 * AHEAD_MAX, false);
-        scheduler.charge(&mut deficits[1], 5, AHEAD_MAX * 3 / 2, false);
+        scheduler.charge(&mut deficits[0], &served(5, 2 * AHEAD_MAX));
+        scheduler.charge(&mut deficits[1], &served(5, AHEAD_MAX * 3 / 2));
         round(&mut scheduler, &deficits).note_empty(&mut deficits[1]);
         scheduler.begin_round(deficits.iter());
-        scheduler.charge(&mut deficits[1], 5, 10, false);
-        scheduler.charge(&mut deficits[0], 5, AHEAD_MAX * 3 / 4, false);
+        scheduler.charge(&mut deficits[1], &served(5, 10));
+        scheduler.charge(&mut deficits[0], &served(5, AHEAD_MAX * 3 / 4));
         assert!(round(&mut scheduler, &deficits).is_ahead(&deficits[0]));
     }
 
@@ -483,11 +578,11 @@ mod tests {
         let (mut scheduler, mut deficits) = (RxqScheduler::default(), [Deficit::default(); 2]);
         for _ in 0..100 {
             scheduler.begin_round(deficits.iter());
-            scheduler.charge(&mut deficits[0], 5, 10_000, false);
+            scheduler.charge(&mut deficits[0], &served(5, 10_000));
         }
         round(&mut scheduler, &deficits).note_empty(&mut deficits[0]);
-        round(&mut scheduler, &deficits).charge(&mut deficits[1], 5, 10, false);
-        round(&mut scheduler, &deficits).charge(&mut deficits[0], 5, 10, false);
+        round(&mut scheduler, &deficits).charge(&mut deficits[1], &served(5, 10));
+        round(&mut scheduler, &deficits).charge(&mut deficits[0], &served(5, 10));
         scheduler.begin_round(deficits.iter());
         assert!(!scheduler.is_ahead(&deficits[0]) && !scheduler.is_ahead(&deficits[1]));
     }

@@ -75,6 +75,12 @@ impl Tuner {
         self.arms[self.autopilot.active()]
     }
 
+    /// Whether the next burst tries an arm that is not in charge.
+    #[inline]
+    pub fn is_trial(&self) -> bool {
+        self.autopilot.active() != self.autopilot.in_charge()
+    }
+
     /// Notes a burst that ended `now`; the thread has slept for these cycles.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64, slept: u64) {
