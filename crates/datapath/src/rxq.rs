@@ -139,11 +139,11 @@ impl Rxq {
             context.clock.mark(Stage::Rx);
             walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
             let (full, asked) = (self.tally.dropped(DropReason::TxFull), self.tally[Counter::Upcalls]);
-            let is_trial = self.tuner.is_trial();
+            let tells_cost = !self.tuner.is_trial();
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
             let asked = self.tally[Counter::Upcalls] != asked;
-            scheduler.charge(&mut self.deficit, &Served { packets: n, cycles, asked, is_trial });
+            scheduler.charge(&mut self.deficit, &Served { packets: n, cycles, asked, tells_cost });
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
             // A full transmit ring ends the quantum: further bursts would be dropped, too. Other queues are polled meanwhile,
@@ -177,9 +177,8 @@ impl Rxq {
         let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);
         context.clock.began = now;
-        // Not a full burst: what it cost tells nothing of the queue's packets.
-        let served = Served { packets: n.min(BATCH_MAX - 1), cycles, asked: true, is_trial: false };
-        scheduler.charge(&mut self.deficit, &served);
+        // These packets counted when they were received.
+        scheduler.charge(&mut self.deficit, &Served { packets: n, cycles, asked: true, tells_cost: false });
         n
     }
 
@@ -204,7 +203,7 @@ impl Rxq {
     fn charge_drops(&mut self, scheduler: &RxqScheduler, context: &mut Context<'_, '_>) {
         let now = tsc::now();
         let cycles = now.saturating_sub(context.clock.began);
-        scheduler.charge(&mut self.deficit, &Served { packets: 0, cycles, asked: true, is_trial: false });
+        scheduler.charge(&mut self.deficit, &Served { packets: 0, cycles, asked: true, tells_cost: false });
         self.load.load.add(cycles);
         context.clock.began = now;
     }

@@ -17,10 +17,11 @@
 //! the other's a fifth dearer. If a queue's packets cost less than 1.5 times the other's and still make these a fifth dearer, the
 //! other loses up to a tenth of its packets.
 //!
-//! A queue counts as dearer if it is so by its full bursts and by all: in a small burst each packet is dear because it is alone, and in a
-//! full one packets of a ring that is always full are dear because a ring's worth of other buffers came in between. By full bursts alone a queue that is
-//! served at once, in bursts of eight at 155 cycles a packet, was taken for cheaper than one that waited, at 135 (Zen 4, 2026-12-01): the
-//! latter was charged half as much again, and lost a fifth of its packets.
+//! How much dearer a queue is, two measures say, and the smaller one counts: what its full bursts cost beside those of the cheapest
+//! queue, and what all its bursts cost. In a small burst each packet is dear because it is alone. If a ring is always full, its buffers
+//! have left the cache before they are used again, so each packet is dear as well. Measured (Zen 4): a queue that was served at once
+//! had bursts of eight, at 155 cycles a packet, and its few full bursts took 107; the other one waited, and its full bursts took 128. By full
+//! bursts alone the latter was charged half as much again, and lost a fifth of its packets.
 
 use sluice_packet::BATCH_MAX;
 
@@ -34,7 +35,7 @@ const QUANTUM: u64 = 40_000;
 /// them may wait.
 const QUANTUM_ALONE: u64 = 10_000;
 
-/// Packets of full bursts in a cost sample: enough that a few misses do not dominate it.
+/// Packets of a cost sample: enough that a few misses do not dominate it.
 const SAMPLE: u32 = 4096;
 
 /// A queue counts for what the others are charged until it has been polled in vain this often. One that is served in full is
@@ -72,14 +73,14 @@ pub(crate) struct Deficit {
     cost: Cost,
 }
 
-/// What a queue's packets cost, in parts of full bursts and of all.
+/// What a queue's packets cost: a meter of its full bursts, and one of all its bursts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     full: Meter,
     all: Meter,
 }
 
-/// What a packet of some bursts costs.
+/// What packets cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     /// The highest recent cost of [`SAMPLE`] packets, cycles; 0 until it is known. Not the present cost: traffic that
@@ -155,8 +156,8 @@ pub(crate) struct Served {
     pub cycles: u64,
     /// It asked the tables.
     pub asked: bool,
-    /// The autopilot tried another arm with it: it tells what that arm costs, and not what the queue's packets do.
-    pub is_trial: bool,
+    /// It tells what the queue's packets cost: they were all received just now, and the autopilot tries no other arm with them.
+    pub tells_cost: bool,
 }
 
 /// A PMD's scheduler: the state of its queues when the round began.
@@ -225,14 +226,14 @@ impl RxqScheduler {
     /// Charges a queue for a burst.
     #[inline]
     pub fn charge(&self, queue: &mut Deficit, burst: &Served) {
-        let Served { packets, asked, is_trial, .. } = *burst;
+        let Served { packets, asked, tells_cost, .. } = *burst;
         let cycles = if asked { burst.cycles } else { queue.cost.without_lost(packets, burst.cycles) };
         if !queue.is_active {
             queue.charged = queue.charged.max(self.served.saturating_sub(AHEAD_MAX));
         }
         (queue.is_active, queue.empty_polls) = (true, 0);
         queue.charged += queue.cost.charge(cycles, &self.cheapest);
-        if !is_trial {
+        if tells_cost {
             queue.cost.note(packets, cycles);
         }
     }
@@ -310,7 +311,7 @@ mod tests {
     }
 
     fn served(packets: usize, cycles: u64) -> Served {
-        Served { packets, cycles, asked: false, is_trial: false }
+        Served { packets, cycles, asked: false, tells_cost: true }
     }
 
     /// The scheduler, in its next round.
@@ -438,27 +439,25 @@ mod tests {
             }
             [queues[0].charged - before[0], queues[1].charged - before[1]]
         };
-        assert_eq!(charged(180, 128), [32 * (180 + 107), 32 * 128], "each is dearer by one of both");
+        assert_eq!(charged(180, 128), [32 * (180 + 107), 32 * 128], "each is dearer by one measure only");
         let [of_few, of_waiting] = charged(120, 150);
         assert!(
             of_few == 32 * (120 + 107) && of_waiting > 32 * 150 * 3 / 2,
-            "the other is dearer by both: {of_waiting}"
+            "the waiting one is dearer by both measures: {of_waiting}"
         );
     }
 
     #[test]
-    fn an_arm_that_is_tried_makes_no_packets_dear() {
+    fn a_burst_that_tells_no_cost_makes_no_packets_dear() {
         let (scheduler, mut queue) = (RxqScheduler::default(), Deficit::default());
         let sample = SAMPLE as usize / BATCH_MAX;
         (0..2 * sample).for_each(|_| scheduler.charge(&mut queue, &served(BATCH_MAX, 4000)));
-        let (known, charged) = (queue.cost.all.known, queue.charged);
-        let tried = Served { is_trial: true, ..served(BATCH_MAX, 9000) };
-        (0..4 * sample).for_each(|_| scheduler.charge(&mut queue, &tried));
-        assert_eq!(
-            (queue.cost.all.known, queue.charged),
-            (known, charged + 4 * sample as u64 * 9000),
-            "it is charged for them"
-        );
+        let known = |queue: &Deficit| (queue.cost.full.known, queue.cost.all.known);
+        let (before, charged) = (known(&queue), queue.charged);
+        let untold = Served { tells_cost: false, ..served(BATCH_MAX, 9000) };
+        (0..4 * sample).for_each(|_| scheduler.charge(&mut queue, &untold));
+        assert_eq!(known(&queue), before);
+        assert_eq!(queue.charged, charged + 4 * sample as u64 * 9000, "it is charged for them");
     }
 
     #[test]

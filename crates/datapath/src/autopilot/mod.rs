@@ -12,10 +12,10 @@
 //!   over and tournaments get rarer.
 //! - At low load, and where other work takes the core, nothing is tried, and nothing is said of costs ([`low_load`],
 //!   [`other_work`]).
-//! - Everything is counted in chunks of at least 256 packets and half a millisecond. A burst that an interrupt lengthened is
-//!   set aside ([`outliers`]); a chunk that was disturbed otherwise is one value of a median.
+//! - Everything is counted in chunks of at least 256 packets and half a millisecond. The few bursts that are many times as
+//!   dear as all others are set aside ([`outliers`]); a chunk that was disturbed otherwise is one value of a median.
 //!
-//! This is plain state: cycles and time are arguments, and arms are numbers. A burst costs a few additions.
+//! This is plain state: cycles and time are arguments, and arms are numbers. A burst costs a few additions and comparisons.
 
 mod doing;
 mod filling;
@@ -274,7 +274,7 @@ impl Autopilot {
         self.recirculates = chunk.recirculates();
         let is_interrupted = self.other_work.push(chunk.cycles, elapsed, core.own_time, self.ms);
         let was_shared = std::mem::replace(&mut self.is_shared, core.is_shared) || core.is_shared;
-        self.ledger.earn(chunk.cycles as f64, was_shared);
+        self.ledger.earn((chunk.cycles - chunk.aside_cycles) as f64, was_shared);
         if !is_interrupted {
             self.load.push(&chunk, elapsed);
         }
@@ -297,7 +297,7 @@ impl Autopilot {
             return self.go_on();
         }
         if self.active != self.in_charge {
-            let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
+            let is_hopeless = chunk.cost() > HOPELESS * self.yardstick;
             self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
             self.ledger.spend(chunk.excess(self.yardstick));
         }

@@ -1,8 +1,12 @@
 //! Bursts that something besides their packets lengthened: an interrupt, or the host of a virtual machine, which takes the core away
 //! for a tenth of a millisecond and tells nobody, so that the thread's own time passes ([`other_work`] does not see it).
 //!
-//! A few bursts of a chunk are then many times as dear as all others, and they say nothing about an arm: left in, such chunks seem to
-//! be of other traffic. Where more bursts are dear, or they are dearer by less, the traffic is what makes them so, and they stay.
+//! A few bursts of a chunk are then many times as dear as all others, and they seldom say anything about an arm: if they counted, the
+//! autopilot would take the chunk for a change of traffic. Where more bursts are dear, or they are dearer by less, the traffic is
+//! what makes them so, and they stay.
+//!
+//! What took the time is not known. A sender that makes one burst in sixteen many times as dear hides these from the choice of an arm,
+//! which is then made for all other packets. Its queue is charged for them nevertheless.
 //!
 //! [`other_work`]: super::other_work
 
@@ -11,7 +15,7 @@ use arrayvec::ArrayVec;
 
 /// The most bursts of a chunk that are set aside.
 const MOST: usize = 8;
-/// Nothing is set aside if it would be more than one of this many bursts.
+/// Nothing is set aside if more than one burst in this many would be.
 const ONE_IN: u64 = 16;
 /// How much dearer than all others the packets of a burst are that is set aside.
 const DEARER: f64 = 4.0;

@@ -46,7 +46,7 @@ impl Sample {
         (self.cycles - self.aside_cycles) as f64 / (self.packets - self.aside_packets).max(1) as f64
     }
 
-    /// Cycles that the packets took beyond `cost` a packet, by their own cost.
+    /// Cycles that the packets took beyond `cost` a packet, as if those set aside had cost what all others did.
     pub fn excess(&self, cost: f64) -> f64 {
         (self.cost() - cost) * self.packets as f64
     }

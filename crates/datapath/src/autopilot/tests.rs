@@ -543,8 +543,8 @@ fn short_interruptions_do_not_keep_the_arms_from_being_compared() {
     assert_eq!(world.in_charge(), 1, "{:?}, {} comparisons", world.autopilot.doing(), world.autopilot.tournaments());
 }
 
-/// As a host of virtual machines was seen to do (2026-12-01): one chunk in three or four lost a tenth of a millisecond, some lost it
-/// several times, and the thread's own time went on.
+/// As a host of virtual machines was seen to do (2026-12-01): one chunk in four or five, or every second one, lost a tenth of a millisecond,
+/// some lost it several times, and the thread's own time went on.
 #[test]
 fn a_host_that_takes_the_core_and_tells_nobody_does_not_make_steady_traffic_change() {
     for part in [0.05, 0.15] {
