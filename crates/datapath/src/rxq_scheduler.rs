@@ -86,6 +86,8 @@ struct Meter {
     /// The highest recent cost of [`SAMPLE`] packets, cycles; 0 until it is known. Not the present cost: traffic that
     /// alternates fills the shared caches in its dear phase and does not empty them in its cheap one.
     known: u64,
+    /// The lower of the last two samples; 0 until both are known.
+    present: u64,
     /// The sample before.
     last: u64,
     /// Packets and cycles of the sample under way.
@@ -101,7 +103,7 @@ impl Meter {
             // The lower of two consecutive samples, so that one interrupt does not count.
             let sample = self.cycles.min(self.last);
             let known = sample.max(self.known - self.known / DECAY);
-            *self = Meter { known, last: self.cycles, ..Meter::default() };
+            *self = Meter { known, present: sample, last: self.cycles, ..Meter::default() };
         }
     }
 }
@@ -122,8 +124,10 @@ impl Cost {
 
     /// What a queue of this cost is charged for `cycles` beside the cheapest queues.
     fn charge(&self, cycles: u64, cheapest: &Cheapest) -> u64 {
-        let dearness = |meter: &Meter, cheapest: u64| (ONE * meter.known / cheapest).clamp(ONE, CHARGED_MAX * ONE);
-        let ratio = dearness(&self.full, cheapest.full).min(dearness(&self.all, cheapest.all));
+        // The least of the others: this queue's own is not what it is compared with.
+        let others = cheapest.all[usize::from(self.all.present <= cheapest.all[0])];
+        let dearness = |known: u64, cheapest: u64| (ONE * known / cheapest).clamp(ONE, CHARGED_MAX * ONE);
+        let ratio = dearness(self.full.known, cheapest.full).min(dearness(self.all.known, others));
         (cycles * ratio * ratio / (ONE * ONE)).min(cycles * CHARGED_MAX)
     }
 }
@@ -131,21 +135,29 @@ impl Cost {
 /// The least costs of queues that lately gave packets; `u64::MAX` if none is known.
 #[derive(Clone, Copy, Debug)]
 struct Cheapest {
+    /// Of full bursts, the least of the highest recent costs.
     full: u64,
-    all: u64,
+    /// Of all bursts, the two least present costs. Not the highest recent ones: a queue that was served in small bursts a moment ago would
+    /// make all others seem cheap.
+    all: [u64; 2],
 }
 
 impl Default for Cheapest {
     fn default() -> Self {
-        Cheapest { full: u64::MAX, all: u64::MAX }
+        Cheapest { full: u64::MAX, all: [u64::MAX; 2] }
     }
 }
 
 impl Cheapest {
     fn note(&mut self, cost: &Cost) {
-        let least = |least: &mut u64, known: u64| *least = if known == 0 { *least } else { known.min(*least) };
-        least(&mut self.full, cost.full.known);
-        least(&mut self.all, cost.all.known);
+        if cost.full.known != 0 {
+            self.full = self.full.min(cost.full.known);
+        }
+        let present = cost.all.present;
+        if present != 0 {
+            let [least, second] = self.all;
+            self.all = if present < least { [present, least] } else { [least, second.min(present)] };
+        }
     }
 }
 
@@ -445,6 +457,24 @@ mod tests {
             of_few == 32 * (120 + 107) && of_waiting > 32 * 150 * 3 / 2,
             "the waiting one is dearer by both measures: {of_waiting}"
         );
+    }
+
+    #[test]
+    fn a_queue_that_was_served_in_small_bursts_does_not_make_others_seem_cheap() {
+        let (mut scheduler, mut queues) = (RxqScheduler::default(), [Deficit::default(); 2]);
+        let mut serve = |packets: usize, costs: [u64; 2], rounds: u64| {
+            let before = queues.map(|queue: Deficit| queue.charged);
+            for _ in 0..rounds {
+                scheduler.begin_round(queues.iter());
+                scheduler.charge(&mut queues[0], &served(packets, packets as u64 * costs[0]));
+                scheduler.charge(&mut queues[1], &served(BATCH_MAX, BATCH_MAX as u64 * costs[1]));
+            }
+            [0, 1].map(|n| (queues[n].charged - before[n]) as f64 / rounds as f64)
+        };
+        serve(2, [400, 180], 8192);
+        serve(BATCH_MAX, [130, 180], 3 * u64::from(SAMPLE) / BATCH_MAX as u64);
+        let [first, other] = serve(BATCH_MAX, [130, 180], 16);
+        assert!(first == 32.0 * 130.0 && other > 1.8 * 32.0 * 180.0, "{first} {other}");
     }
 
     #[test]
