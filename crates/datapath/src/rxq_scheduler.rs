@@ -124,6 +124,10 @@ impl Cost {
 
     /// What a queue of this cost is charged for `cycles` beside the cheapest queues.
     fn charge(&self, cycles: u64, cheapest: &Cheapest) -> u64 {
+        // Seldom: only of two queues that both gave packets lately one is dearer.
+        if self.full.known <= cheapest.full {
+            return cycles;
+        }
         // The least of the others: this queue's own is not what it is compared with.
         let others = cheapest.all[usize::from(self.all.present <= cheapest.all[0])];
         let dearness = |known: u64, cheapest: u64| (ONE * known / cheapest).clamp(ONE, CHARGED_MAX * ONE);
@@ -179,6 +183,8 @@ pub(crate) struct RxqScheduler {
     floor: u64,
     active: usize,
     cheapest: Cheapest,
+    /// There are several queues. The packets of one alone are compared with none.
+    compares: bool,
     /// The highest floor so far. A queue that becomes active has at least this charged, less [`AHEAD_MAX`]: it cannot
     /// save cycles that it did not need, and queues that were alone owe it nothing. A queue that was empty for a moment
     /// keeps its claim.
@@ -188,14 +194,16 @@ pub(crate) struct RxqScheduler {
 impl RxqScheduler {
     /// Begins a round of polling.
     #[inline]
-    pub fn begin_round<'a>(&mut self, queues: impl Iterator<Item = &'a Deficit>) {
-        let mut round = RxqScheduler { floor: u64::MAX, active: 0, cheapest: Cheapest::default(), served: self.served };
+    pub fn begin_round<'a>(&mut self, queues: impl ExactSizeIterator<Item = &'a Deficit>) {
+        let compares = queues.len() > 1;
+        let mut round =
+            RxqScheduler { floor: u64::MAX, active: 0, cheapest: Cheapest::default(), compares, served: self.served };
         for queue in queues {
             if queue.is_active {
                 round.floor = round.floor.min(queue.charged);
                 round.active += 1;
             }
-            if queue.empty_polls < EMPTY_POLLS {
+            if compares && queue.empty_polls < EMPTY_POLLS {
                 round.cheapest.note(&queue.cost);
             }
         }
@@ -245,7 +253,7 @@ impl RxqScheduler {
         }
         (queue.is_active, queue.empty_polls) = (true, 0);
         queue.charged += queue.cost.charge(cycles, &self.cheapest);
-        if tells_cost {
+        if tells_cost && self.compares {
             queue.cost.note(packets, cycles);
         }
     }
@@ -479,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_burst_that_tells_no_cost_makes_no_packets_dear() {
-        let (scheduler, mut queue) = (RxqScheduler::default(), Deficit::default());
+        let (scheduler, mut queue) = (RxqScheduler { compares: true, ..RxqScheduler::default() }, Deficit::default());
         let sample = SAMPLE as usize / BATCH_MAX;
         (0..2 * sample).for_each(|_| scheduler.charge(&mut queue, &served(BATCH_MAX, 4000)));
         let known = |queue: &Deficit| (queue.cost.full.known, queue.cost.all.known);

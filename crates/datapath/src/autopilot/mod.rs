@@ -252,7 +252,7 @@ impl Autopilot {
     /// Notes what a burst took with the active arm; it ended `now`. At the end of a chunk `core` is asked.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64, core: impl FnOnce() -> CoreNow) {
-        self.chunk.add(burst);
+        self.chunk.add_burst(burst);
         self.outliers.push(burst);
         let Sample { packets, cycles, .. } = self.chunk;
         let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;

@@ -27,8 +27,16 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    #[inline]
+    /// Adds a chunk, or several.
     pub fn add(&mut self, other: &Sample) {
+        self.add_burst(other);
+        self.aside_cycles += other.aside_cycles;
+        self.aside_packets += other.aside_packets;
+    }
+
+    /// Adds a burst: whether it is set aside is not known yet.
+    #[inline]
+    pub fn add_burst(&mut self, other: &Sample) {
         self.bursts += other.bursts;
         self.packets += other.packets;
         self.cycles += other.cycles;
@@ -37,8 +45,6 @@ impl Sample {
         self.upcalls += other.upcalls;
         self.awaits_memory |= other.awaits_memory;
         self.cache_lines = other.cache_lines;
-        self.aside_cycles += other.aside_cycles;
-        self.aside_packets += other.aside_packets;
     }
 
     /// Cycles a packet, without the bursts that are set aside.
