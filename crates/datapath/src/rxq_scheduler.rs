@@ -17,11 +17,12 @@
 //! the other's a fifth dearer. If a queue's packets cost less than 1.5 times the other's and still make these a fifth dearer, the
 //! other loses up to a tenth of its packets.
 //!
-//! How much dearer a queue is, two measures say, and the smaller one counts: what its full bursts cost beside those of the cheapest
-//! queue, and what all its bursts cost. In a small burst each packet is dear because it is alone. If a ring is always full, its buffers
-//! have left the cache before they are used again, so each packet is dear as well. Measured (Zen 4): a queue that was served at once
-//! had bursts of eight, at 155 cycles a packet, and its few full bursts took 107; the other one waited, and its full bursts took 128. By full
-//! bursts alone the latter was charged half as much again, and lost a fifth of its packets.
+//! How much dearer a queue is, two measures say, and the smaller one counts. Its full bursts are compared with those of the cheapest
+//! queue, because in a small burst each packet is dear for being alone. All its bursts are compared with the present ones of the cheapest
+//! other queue, because packets of a ring that is always full are dear as well: its buffers have left the cache before they are used again.
+//! Measured (Zen 4): a queue that was served at once had bursts of eight, at 155 cycles a packet, and its few full bursts took 107;
+//! the other one waited, and its full bursts took 128. By full bursts alone the latter was charged half as much again, and lost
+//! a fifth of its packets.
 
 use sluice_packet::BATCH_MAX;
 
@@ -80,7 +81,7 @@ struct Cost {
     all: Meter,
 }
 
-/// What packets cost.
+/// What packets cost, measured in samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     /// The highest recent cost of [`SAMPLE`] packets, cycles; 0 until it is known. Not the present cost: traffic that
@@ -124,7 +125,7 @@ impl Cost {
 
     /// What a queue of this cost is charged for `cycles` beside the cheapest queues.
     fn charge(&self, cycles: u64, cheapest: &Cheapest) -> u64 {
-        // Seldom: only of two queues that both gave packets lately one is dearer.
+        // Nearly always so: no division then.
         if self.full.known <= cheapest.full {
             return cycles;
         }
